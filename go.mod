@@ -1,0 +1,3 @@
+module github.com/go-roce/roce
+
+go 1.26
