@@ -1,5 +1,10 @@
 package memreg
 
+import (
+	"strconv"
+	"strings"
+)
+
 // Access is what a region allows, with the bit values of ibv_access_flags.
 // Local reading is always allowed.
 type Access uint32
@@ -12,18 +17,45 @@ const (
 	RemoteAtomic Access = 1 << 3
 	BindWindow   Access = 1 << 4
 	ZeroBased    Access = 1 << 5
+
+	// RemoteInvalidate lets a peer's SEND with invalidate end the use of the key. It
+	// is no flag of verbs, where the kind of the region decides: what ibv_reg_mr
+	// made refuses, fast-registered memory allows it (IBA 9.4.1.1.1).
+	RemoteInvalidate Access = 1 << 30
 )
 
-// Fault says why a key, address and length were refused. It is an error for the
-// caller at hand; on the wire it becomes a NAK, locally a completion status.
-type Fault uint8
+// knownAccess is every right a region may be registered with.
+const knownAccess = LocalWrite | RemoteWrite | RemoteRead | RemoteAtomic | BindWindow | ZeroBased | RemoteInvalidate
 
-// Faults. FaultNone, the zero value, means the access is allowed.
-const (
-	FaultNone   Fault = iota
-	FaultKey          // no region has this key
-	FaultPD           // the region belongs to another protection domain
-	FaultAccess       // the region does not allow this
-	FaultBounds       // the range leaves the region
-	FaultAlign        // an atomic's address is not a multiple of 8
-)
+var accessNames = [...]struct {
+	bit  Access
+	name string
+}{
+	{LocalWrite, "LOCAL_WRITE"},
+	{RemoteWrite, "REMOTE_WRITE"},
+	{RemoteRead, "REMOTE_READ"},
+	{RemoteAtomic, "REMOTE_ATOMIC"},
+	{BindWindow, "MW_BIND"},
+	{ZeroBased, "ZERO_BASED"},
+	{RemoteInvalidate, "REMOTE_INVALIDATE"},
+}
+
+// String returns the names verbs gives the rights, e.g. LOCAL_WRITE|REMOTE_READ,
+// then unknown bits in hexadecimal. No right at all, which still means local
+// reading, is 0.
+func (a Access) String() string {
+	if a == 0 {
+		return "0"
+	}
+	var parts []string
+	for _, n := range accessNames {
+		if a&n.bit != 0 {
+			parts = append(parts, n.name)
+			a &^= n.bit
+		}
+	}
+	if a != 0 {
+		parts = append(parts, "0x"+strconv.FormatUint(uint64(a), 16))
+	}
+	return strings.Join(parts, "|")
+}
