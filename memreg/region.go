@@ -1,7 +1,6 @@
 package memreg
 
 import (
-	"fmt"
 	"sync/atomic"
 )
 
