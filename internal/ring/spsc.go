@@ -7,7 +7,7 @@ import (
 )
 
 // MaxCapacity is the most values a ring can hold.
-const MaxCapacity = 1 << 31
+const MaxCapacity = 1 << 30
 
 // cacheLine keeps what the two sides write apart. Processors fetch pairs of 64-byte
 // lines, and some have lines of 128.
@@ -43,7 +43,7 @@ type SPSC[T any] struct {
 // panics if capacity is not from 1 to MaxCapacity.
 func New[T any](capacity int) *SPSC[T] {
 	if capacity < 1 || uint64(capacity) > MaxCapacity {
-		panic(fmt.Sprintf("ring: capacity %d is not from 1 to 2^31", capacity))
+		panic(fmt.Sprintf("ring: capacity %d is not from 1 to 2^30", capacity))
 	}
 	n := uint64(1) << bits.Len(uint(capacity-1))
 	return &SPSC[T]{slot: make([]T, n), mask: uint32(n - 1)}
@@ -52,16 +52,16 @@ func New[T any](capacity int) *SPSC[T] {
 // Cap returns how many values the ring holds at most.
 func (r *SPSC[T]) Cap() int { return len(r.slot) }
 
-// Len returns how many published values wait to be taken. While the other side works
-// it is a moment's view: the producer finds at most, the consumer at least so many.
+// Len returns how many published values wait to be taken. To the consumer it is a
+// lower bound, to the producer an upper one, to others an estimate.
 func (r *SPSC[T]) Len() int {
-	// Head first: read the other way round, both sides could move on in between and
-	// make head the greater.
+	// Head first: the other way round head could overtake the tail that was read. This
+	// way round tail may run ahead by more than the ring holds.
 	head := r.head.Load()
-	return int(r.tail.Load() - head)
+	return min(int(r.tail.Load()-head), len(r.slot))
 }
 
-// Free returns how many values can be put now. Room does not shrink except by Put.
+// Free returns how many values can be put now. Only Put makes it less.
 func (r *SPSC[T]) Free() int {
 	r.headAt = r.head.Load()
 	return len(r.slot) - int(r.next-r.headAt)
