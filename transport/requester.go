@@ -1,0 +1,372 @@
+package transport
+
+import (
+	"time"
+
+	"github.com/go-roce/roce/bth"
+	"github.com/go-roce/roce/clock"
+	"github.com/go-roce/roce/memreg"
+)
+
+// requester turns send work requests into request packets (IBA 9.9). Of the
+// send queue's slots, those before compl are complete, those from compl to cur
+// have been sent at least in part.
+type requester struct {
+	cur   uint32  // slot the next packet comes from
+	pkt   uint32  // which packet of it
+	compl uint32  // oldest slot not complete
+	next  bth.PSN // PSN of the next packet: that of packet pkt of slot cur
+	high  bth.PSN // one past the highest PSN ever sent
+	una   bth.PSN // oldest PSN not acknowledged
+
+	outstanding uint32 // READs and atomics sent and not answered
+	silent      uint32 // slots freed without a completion since the last one
+	sinceAckReq uint32 // packets sent since one that asked for an acknowledgement
+
+	ssn         uint32 // messages started
+	limit       uint32 // highest ssn the peer's credits allow
+	limited     bool   // the peer gives credits
+	retriesLeft uint8
+	rnrLeft     uint8
+	// recovering: una was resent because of a NAK, or of a response that went
+	// missing. Until una moves or time runs out, further signs of the same loss are
+	// echoes of packets sent before, and are not acted on.
+	recovering bool
+	rnrWait    bool // an RNR NAK holds all requests back until rnrUntil
+	drained    bool // EventSQDrained is to be raised when nothing is in progress
+
+	rnrUntil    clock.Time
+	ackDeadline clock.Time
+}
+
+func (r *requester) reset() {
+	*r = requester{rnrUntil: clock.Never, ackDeadline: clock.Never}
+}
+
+// dist returns how many PSNs lie from a to b, going forward.
+func dist(a, b bth.PSN) uint32 { return uint32(b-a) & 0xFFFFFF }
+
+// start prepares the requester for RTS.
+func (q *QP) startRequester() {
+	r := &q.req
+	at := q.sq.head.Load()
+	r.reset()
+	r.cur, r.compl = at, at
+	r.next, r.high, r.una = q.attr.SQPSN, q.attr.SQPSN, q.attr.SQPSN
+	r.retriesLeft, r.rnrLeft = q.attr.RetryCnt, q.attr.RNRRetry
+}
+
+// nextRequest fills out with the next request packet.
+func (q *QP) nextRequest(now clock.Time, out *Out) bool {
+	r := &q.req
+	switch q.State() {
+	case StateRTS, StateSQD:
+	default:
+		return false
+	}
+	if r.rnrWait || r.cur == q.sq.tail.Load() {
+		return false
+	}
+	w := q.sq.at(r.cur)
+	if w.status != StatusSuccess {
+		return false // faulty, and waits for those before it to complete
+	}
+	if !w.started {
+		if !q.mayStart(w) {
+			return false
+		}
+		if w.answered() && q.writable(q.sq.sgl(r.cur)) != memreg.FaultNone {
+			q.failLocally(w)
+			return false
+		}
+		q.startWQE(w)
+	} else if dist(r.una, r.next) >= q.cfg.window() {
+		return false
+	}
+
+	resend := dist(r.una, r.next) < dist(r.una, r.high)
+	out.Headers = bth.Headers{Header: bth.Header{
+		MigReq: true,
+		PKey:   bth.DefaultPKey,
+		DestQP: q.attr.DestQPN,
+		PSN:    r.next,
+	}}
+	out.Payload = out.Payload[:0]
+	out.Length = 0
+	out.Copy = false
+	out.Retransmit = resend
+	var span uint32
+	if w.answered() {
+		span = q.buildAnswered(w, out)
+	} else {
+		if !q.buildData(w, out) {
+			q.failLocally(w)
+			return false
+		}
+		span = 1
+	}
+	r.next = r.next.Add(span)
+	if dist(r.una, r.next) > dist(r.una, r.high) {
+		r.high = r.next
+	}
+	r.pkt += span
+	if r.pkt >= w.npkts {
+		r.cur++
+		r.pkt = 0
+	}
+	r.sinceAckReq++
+	if out.AckReq || r.sinceAckReq >= q.ackEvery() || dist(r.una, r.next) >= q.cfg.window() {
+		out.AckReq = true
+		r.sinceAckReq = 0
+	}
+	if resend {
+		q.ctr.Retransmits++
+	}
+	if r.ackDeadline == clock.Never {
+		r.ackDeadline = q.ackDeadline(now)
+	}
+	return true
+}
+
+// ackEvery is how many packets may pass without asking for an acknowledgement:
+// often enough that the window never runs dry for want of one.
+func (q *QP) ackEvery() uint32 { return max(q.cfg.window()/4, 1) }
+
+// mayStart reports whether a request not sent before may be sent now.
+func (q *QP) mayStart(w *sendWQE) bool {
+	r := &q.req
+	if q.State() == StateSQD {
+		return false
+	}
+	if w.flags&Fence != 0 && r.outstanding > 0 {
+		return false
+	}
+	if w.answered() && r.outstanding >= uint32(q.attr.MaxRdAtomic) {
+		return false
+	}
+	// One message beyond the credits may go, so that the peer's answer tells of new
+	// ones (IBA 9.7.7.2.5).
+	if r.limited && w.consumesReceive() && int32(r.ssn-r.limit)<<8 > 0 {
+		return false
+	}
+	inFlight := dist(r.una, r.next)
+	if inFlight >= q.cfg.window() {
+		return false
+	}
+	return inFlight+q.packets(w.length) <= bth.MaxPSNDistance
+}
+
+// consumesReceive reports whether the peer needs a posted receive for the request.
+func (w *sendWQE) consumesReceive() bool {
+	switch w.op {
+	case WRSend, WRSendImm, WRSendInv, WRWriteImm:
+		return true
+	}
+	return false
+}
+
+// packets returns how many packets a message of length bytes takes.
+func (q *QP) packets(length uint32) uint32 {
+	mtu := uint64(q.attr.PathMTU)
+	return max(uint32((uint64(length)+mtu-1)/mtu), 1)
+}
+
+// startWQE gives the request its PSNs.
+func (q *QP) startWQE(w *sendWQE) {
+	w.started = true
+	w.first = q.req.next
+	w.npkts = 1
+	if w.op != WRCompareSwap && w.op != WRFetchAdd {
+		w.npkts = q.packets(w.length)
+	}
+	q.req.ssn++
+	w.ssn = q.req.ssn
+	if w.answered() {
+		q.req.outstanding++
+	}
+}
+
+// buildData makes a SEND or WRITE packet. It reports false when the local memory
+// is not there.
+func (q *QP) buildData(w *sendWQE, out *Out) bool {
+	r := &q.req
+	mtu := uint32(q.attr.PathMTU)
+	off := r.pkt * mtu
+	n := min(mtu, w.length-off)
+	last := r.pkt+1 == w.npkts
+	if n > 0 {
+		if w.flags&Inline != 0 {
+			out.Payload = append(out.Payload, q.sq.inline(r.cur)[off:off+n])
+		} else {
+			var fault memreg.Fault
+			out.Payload, fault = q.gather(out.Payload, q.sq.sgl(r.cur), off, n)
+			if fault != memreg.FaultNone {
+				return false
+			}
+		}
+	}
+	out.Length = int(n)
+	out.Pad = uint8(-n & 3)
+	out.Opcode = dataOpcode(w.op, r.pkt == 0, last)
+	if last {
+		out.AckReq = true
+		out.SE = w.flags&Solicited != 0 && w.consumesReceive()
+		out.Imm, out.Inv = w.imm, w.imm
+	}
+	if r.pkt == 0 {
+		out.RETH = bth.RETH{VA: w.remoteAddr, RKey: uint32(w.rkey), Length: w.length}
+	}
+	return true
+}
+
+// dataOpcode returns the opcode of a SEND or WRITE packet by its place in the message.
+func dataOpcode(op WROpcode, first, last bool) bth.Opcode {
+	write := op == WRWrite || op == WRWriteImm
+	switch {
+	case first && !last && write:
+		return bth.RCWriteFirst
+	case first && !last:
+		return bth.RCSendFirst
+	case !last && write:
+		return bth.RCWriteMiddle
+	case !last:
+		return bth.RCSendMiddle
+	}
+	only, end := bth.RCSendOnly, bth.RCSendLast
+	switch op {
+	case WRSendImm:
+		only, end = bth.RCSendOnlyImm, bth.RCSendLastImm
+	case WRSendInv:
+		only, end = bth.RCSendOnlyInvalidate, bth.RCSendLastInvalidate
+	case WRWrite:
+		only, end = bth.RCWriteOnly, bth.RCWriteLast
+	case WRWriteImm:
+		only, end = bth.RCWriteOnlyImm, bth.RCWriteLastImm
+	}
+	if first {
+		return only
+	}
+	return end
+}
+
+// buildAnswered makes a READ or atomic request and returns the PSNs it takes. A
+// READ that was answered in part asks for the rest (IBA 9.7.5.1.2 lets it).
+func (q *QP) buildAnswered(w *sendWQE, out *Out) (span uint32) {
+	out.AckReq = true
+	switch w.op {
+	case WRRead:
+		out.Opcode = bth.RCReadRequest
+		got := w.done * uint32(q.attr.PathMTU)
+		out.RETH = bth.RETH{VA: w.remoteAddr + uint64(got), RKey: uint32(w.rkey), Length: w.length - got}
+		if w.length == 0 {
+			out.RETH.RKey = 0 // rdma_rxe 6.2 and later never answer a duplicate of one with a key
+		}
+		return w.npkts - w.done
+	case WRCompareSwap:
+		out.Opcode = bth.RCCompareSwap
+		out.AtomicETH = bth.AtomicETH{VA: w.remoteAddr, RKey: uint32(w.rkey), SwapAdd: w.swap, Compare: w.compareAdd}
+	default:
+		out.Opcode = bth.RCFetchAdd
+		out.AtomicETH = bth.AtomicETH{VA: w.remoteAddr, RKey: uint32(w.rkey), SwapAdd: w.compareAdd}
+	}
+	return 1
+}
+
+// seek makes the packet with PSN psn the next one to send. psn lies from una to high.
+func (q *QP) seek(psn bth.PSN) {
+	r := &q.req
+	i := r.compl
+	for tail := q.sq.tail.Load(); i != tail; i++ {
+		w := q.sq.at(i)
+		if !w.started {
+			break
+		}
+		if off := dist(w.first, psn); off < w.npkts {
+			r.cur, r.pkt, r.next = i, off, psn
+			return
+		}
+	}
+	r.cur, r.pkt, r.next = i, 0, psn
+}
+
+// goBack resends everything from psn on.
+func (q *QP) goBack(psn bth.PSN) {
+	q.seek(psn)
+	q.req.sinceAckReq = 0
+	q.req.ackDeadline = clock.Never // armed again by the first packet resent
+}
+
+// failLocally ends the queue pair over the request at cur, whose memory or key
+// is not what its gather list says, once those before it are complete.
+func (q *QP) failLocally(w *sendWQE) {
+	w.status = StatusLocProtErr
+	q.failIfDue()
+}
+
+// failIfDue moves to ERR when the oldest incomplete request has failed.
+func (q *QP) failIfDue() {
+	r := &q.req
+	if r.compl != q.sq.tail.Load() && q.sq.at(r.compl).status != StatusSuccess {
+		q.toError()
+	}
+}
+
+// ackTimeoutFactor stretches the ACK timeout of the attribute T to the time until
+// a loss is detected, which IBA 9.7.6.1.3 puts between T and 4T. A software peer
+// may be off its CPU for a while; a retransmission it did not need costs more than
+// the wait.
+const ackTimeoutFactor = 3
+
+// AckTimeout returns how long a queue pair with this timeout attribute waits for
+// progress before it resends; 0 means it waits for ever.
+func AckTimeout(timeout uint8) time.Duration {
+	if timeout == 0 {
+		return 0
+	}
+	return ackTimeoutFactor * (4096 * time.Nanosecond << (timeout & 31))
+}
+
+// RetryTime returns the longest time between the first transmission to a peer
+// that never answers and the completion with RETRY_EXC_ERR; 0 means for ever.
+func RetryTime(timeout, retryCnt uint8) time.Duration {
+	return AckTimeout(timeout) * time.Duration(retryCnt+1)
+}
+
+func (q *QP) ackDeadline(now clock.Time) clock.Time {
+	t := AckTimeout(q.attr.Timeout)
+	if t == 0 {
+		return clock.Never
+	}
+	return now.Add(t)
+}
+
+// NextTimeout returns when HandleTimeout is due, or clock.Never.
+func (q *QP) NextTimeout() clock.Time { return min(q.req.rnrUntil, q.req.ackDeadline) }
+
+// HandleTimeout acts on timers that have run out by now. A call too early, or
+// for no reason, does nothing.
+func (q *QP) HandleTimeout(now clock.Time) {
+	r := &q.req
+	if r.rnrUntil <= now {
+		r.rnrUntil = clock.Never
+		r.rnrWait = false
+	}
+	if r.ackDeadline <= now {
+		r.ackDeadline = clock.Never
+		q.ctr.Timeouts++
+		q.retry(r.una)
+		r.recovering = false
+	}
+}
+
+// retry resends from psn on at the cost of a retry, or gives up.
+func (q *QP) retry(psn bth.PSN) {
+	r := &q.req
+	if r.retriesLeft == 0 {
+		q.sq.at(r.compl).status = StatusRetryExcErr
+		q.toError()
+		return
+	}
+	r.retriesLeft--
+	q.goBack(psn)
+}
