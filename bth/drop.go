@@ -10,40 +10,40 @@ const (
 	DropNone Drop = iota
 	// DropNotRoCE: no UDP datagram to port 4791. Not a fault: the frame belongs to somebody else.
 	DropNotRoCE
-	DropShort        // the frame ends inside a header
+	DropShort        // the frame ends inside a header of Ethernet, IP or UDP
 	DropVLAN         // more than one VLAN tag
 	DropIPOptions    // IPv4 options, or IPv6 extension headers
-	DropFragment     // an IP fragment
+	DropFragment     // an IP fragment: of a RoCEv2 datagram, or of one whose ports are in another fragment
 	DropIPChecksum   // wrong IPv4 header checksum
 	DropLength       // IP and UDP lengths disagree with each other or the frame
-	DropMerged       // several packets merged by receive offload that cannot be told apart
+	DropMerged       // several packets merged by receive offload that cannot be told apart: bytes behind the datagram, or too many in it
 	DropTVer         // transport version other than 0
 	DropOpcode       // an opcode without a name
 	DropUnsupported  // an RD or XRC opcode
-	DropHeaderLength // the IB packet is shorter than its headers, pad and ICRC
-	DropPad          // pad bytes where the opcode has no payload, or more than the payload area
+	DropHeaderLength // the IB packet is shorter than its headers and ICRC
+	DropPad          // payload or pad where the opcode has none, more pad than there is room, or a length that is no multiple of four
 	DropICRC         // wrong invariant CRC
 )
 
 // Reasons the endpoint drops a well-formed packet.
 const (
-	DropUnknownQP  Drop = iota + 32 // no such queue pair
-	DropNotOurs                     // the destination address is none of ours
-	DropPKey                        // partition key mismatch
-	DropQPState                     // the queue pair does not take packets in its state
-	DropQPType                      // opcode of another service than the queue pair's
-	DropSource                      // source address is not the connected peer's
-	DropGap                         // ahead of the expected PSN, already NAKed
-	DropRNR                         // behind a message that got an RNR NAK
-	DropForgotten                   // duplicate READ or atomic no longer in the replay store
-	DropStale                       // response to something already finished
-	DropGhost                       // response beyond what was sent
-	DropSyndrome                    // reserved AETH syndrome
-	DropResponse                    // response that fits no outstanding request
-	DropBusy                        // no room for the response now: the peer will retry
-	DropQKey                        // wrong Q_Key
-	DropTooLong                     // datagram larger than the posted buffer
-	DropNoReceive                   // unreliable message without a posted receive
-	DropCNP                         // congestion notification, counted
-	NumDrops                        // length of an array indexed by Drop
+	DropUnknownQP Drop = iota + 32 // no such queue pair
+	DropNotOurs                    // the destination address is none of ours
+	DropPKey                       // partition key mismatch
+	DropQPState                    // the queue pair does not take packets in its state
+	DropQPType                     // opcode of another service than the queue pair's
+	DropSource                     // source address is not the connected peer's
+	DropGap                        // ahead of the expected PSN, already NAKed
+	DropRNR                        // behind a message that got an RNR NAK
+	DropForgotten                  // duplicate READ or atomic no longer in the replay store
+	DropStale                      // response to something already finished
+	DropGhost                      // response beyond what was sent
+	DropSyndrome                   // reserved AETH syndrome
+	DropResponse                   // response that fits no outstanding request
+	DropBusy                       // no room for the response now: the peer will retry
+	DropQKey                       // wrong Q_Key
+	DropTooLong                    // datagram larger than the posted buffer
+	DropNoReceive                  // unreliable message without a posted receive
+	DropCNP                        // congestion notification, counted
+	NumDrops                       // length of an array indexed by Drop
 )

@@ -19,6 +19,25 @@ const (
 	XRC Service = 0xA0
 )
 
+// String returns the name of the service, or in hexadecimal the prefix of one that has none.
+func (s Service) String() string {
+	switch s {
+	case RC:
+		return "RC"
+	case UC:
+		return "UC"
+	case RD:
+		return "RD"
+	case UD:
+		return "UD"
+	case CNP:
+		return "CNP"
+	case XRC:
+		return "XRC"
+	}
+	return fmt.Sprintf("SERVICE_0x%02X", uint8(s))
+}
+
 // Service returns the transport service the opcode belongs to.
 func (o Opcode) Service() Service { return Service(o & 0xE0) }
 
@@ -100,13 +119,13 @@ const (
 	HasPayload
 	// Extension headers present, in the order they have on the wire.
 	HasDETH
+	HasFETH
 	HasRETH
 	HasAtomicETH
 	HasAETH
 	HasAtomicAckETH
 	HasImmDt
 	HasIETH
-	HasFETH
 	// Congestion is set on CNP alone.
 	Congestion
 	// Unsupported names an opcode that exists but that this stack does not speak
@@ -126,7 +145,9 @@ type Info struct {
 	// Name as IBA writes it, e.g. RC_RDMA_WRITE_FIRST.
 	Name  string
 	Flags Flags
-	// HeaderLen is the bytes of BTH and extension headers together.
+	// HeaderLen is the bytes of BTH and extension headers together, for a CNP with
+	// its reserved bytes. Behind the BTH of an Unsupported opcode nothing is looked
+	// at, so theirs is Len.
 	HeaderLen int
 }
 
@@ -153,83 +174,6 @@ const (
 	// CNPReserved is the zero bytes between the BTH of a CNP and its ICRC.
 	CNPReserved = 16
 )
-
-// table has a row for each opcode that has a name. A zero HeaderLen means none.
-var table = buildTable()
-
-// operation is the part of an opcode row that the services share.
-type operation struct {
-	op    uint8
-	name  string
-	flags Flags
-}
-
-var operations = []operation{
-	{0x00, "SEND_FIRST", Request | Send | First | HasPayload},
-	{0x01, "SEND_MIDDLE", Request | Send | Middle | HasPayload},
-	{0x02, "SEND_LAST", Request | Send | Last | HasPayload},
-	{0x03, "SEND_LAST_WITH_IMMEDIATE", Request | Send | Last | Imm | HasImmDt | HasPayload},
-	{0x04, "SEND_ONLY", Request | Send | Only | HasPayload},
-	{0x05, "SEND_ONLY_WITH_IMMEDIATE", Request | Send | Only | Imm | HasImmDt | HasPayload},
-	{0x06, "RDMA_WRITE_FIRST", Request | Write | First | HasRETH | HasPayload},
-	{0x07, "RDMA_WRITE_MIDDLE", Request | Write | Middle | HasPayload},
-	{0x08, "RDMA_WRITE_LAST", Request | Write | Last | HasPayload},
-	{0x09, "RDMA_WRITE_LAST_WITH_IMMEDIATE", Request | Write | Last | Imm | HasImmDt | HasPayload},
-	{0x0A, "RDMA_WRITE_ONLY", Request | Write | Only | HasRETH | HasPayload},
-	{0x0B, "RDMA_WRITE_ONLY_WITH_IMMEDIATE", Request | Write | Only | Imm | HasRETH | HasImmDt | HasPayload},
-	{0x0C, "RDMA_READ_REQUEST", Request | Read | Only | HasRETH},
-	{0x0D, "RDMA_READ_RESPONSE_FIRST", Response | ReadResponse | First | HasAETH | HasPayload},
-	{0x0E, "RDMA_READ_RESPONSE_MIDDLE", Response | ReadResponse | Middle | HasPayload},
-	{0x0F, "RDMA_READ_RESPONSE_LAST", Response | ReadResponse | Last | HasAETH | HasPayload},
-	{0x10, "RDMA_READ_RESPONSE_ONLY", Response | ReadResponse | Only | HasAETH | HasPayload},
-	{0x11, "ACKNOWLEDGE", Response | Ack | Only | HasAETH},
-	{0x12, "ATOMIC_ACKNOWLEDGE", Response | Ack | Only | HasAETH | HasAtomicAckETH},
-	{0x13, "COMPARE_SWAP", Request | Atomic | Only | HasAtomicETH},
-	{0x14, "FETCH_ADD", Request | Atomic | Only | HasAtomicETH},
-	{0x16, "SEND_LAST_WITH_INVALIDATE", Request | Send | Last | Inv | HasIETH | HasPayload},
-	{0x17, "SEND_ONLY_WITH_INVALIDATE", Request | Send | Only | Inv | HasIETH | HasPayload},
-	{0x1C, "FLUSH", Request | Flush | Only | HasFETH | HasRETH},
-	{0x1D, "ATOMIC_WRITE", Request | AtomicWrite | Only | HasRETH | HasPayload},
-}
-
-// lastUCOperation is the highest operation that UC has: it knows SEND and WRITE
-// without invalidate, nothing that is answered.
-const lastUCOperation = 0x0B
-
-func buildTable() (t [256]Info) {
-	put := func(o Opcode, name string, f Flags) {
-		t[o] = Info{Name: name, Flags: f, HeaderLen: f.headerLen()}
-	}
-	for _, op := range operations {
-		put(Opcode(RC)|Opcode(op.op), "RC_"+op.name, op.flags)
-		if op.op <= lastUCOperation {
-			put(Opcode(UC)|Opcode(op.op), "UC_"+op.name, op.flags)
-		}
-		put(Opcode(RD)|Opcode(op.op), "RD_"+op.name, op.flags|Unsupported)
-		put(Opcode(XRC)|Opcode(op.op), "XRC_"+op.name, op.flags|Unsupported)
-	}
-	put(UDSendOnly, "UD_SEND_ONLY", Request|Send|Only|HasDETH|HasPayload)
-	put(UDSendOnlyImm, "UD_SEND_ONLY_WITH_IMMEDIATE", Request|Send|Only|Imm|HasDETH|HasImmDt|HasPayload)
-	put(CongestionNotification, "CNP", Congestion|Only)
-	return t
-}
-
-func (f Flags) headerLen() int {
-	n := Len
-	for _, h := range [...]struct {
-		flag Flags
-		size int
-	}{
-		{HasDETH, DETHLen}, {HasRETH, RETHLen}, {HasAtomicETH, AtomicETHLen}, {HasAETH, AETHLen},
-		{HasAtomicAckETH, AtomicAckETHLen}, {HasImmDt, ImmDtLen}, {HasIETH, IETHLen}, {HasFETH, FETHLen},
-		{Congestion, CNPReserved},
-	} {
-		if f.Has(h.flag) {
-			n += h.size
-		}
-	}
-	return n
-}
 
 // Info returns the table row of o, and whether the opcode has a name at all.
 func (o Opcode) Info() (*Info, bool) {

@@ -1,6 +1,9 @@
 package bth
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Syndrome is the first byte of an AETH (IBA 9.7.5.2.3): its upper three bits
 // say ACK, RNR NAK or NAK, the lower five are credits, a timer or a code.
@@ -67,4 +70,33 @@ func RNRTimer(code uint8) time.Duration {
 var rnrTimers = [32]uint32{
 	65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192,
 	256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
+}
+
+// String says what the syndrome means: ACK, with its credits if it has some, RNR
+// NAK with its time, or NAK with its code.
+func (s Syndrome) String() string {
+	switch {
+	case s == AckNoCredits:
+		return "ACK"
+	case s.IsAck():
+		return fmt.Sprintf("ACK CREDITS %d", creditCodes[s])
+	case s.IsRNR():
+		return fmt.Sprintf("RNR NAK %v", s.RNRTimer())
+	}
+	switch s {
+	case NAKSequence:
+		return "NAK PSN SEQUENCE ERROR"
+	case NAKInvalidRequest:
+		return "NAK INVALID REQUEST"
+	case NAKRemoteAccess:
+		return "NAK REMOTE ACCESS ERROR"
+	case NAKRemoteOperation:
+		return "NAK REMOTE OPERATIONAL ERROR"
+	case NAKInvalidRDRequest:
+		return "NAK INVALID RD REQUEST"
+	}
+	if s.IsNAK() {
+		return fmt.Sprintf("NAK RESERVED 0x%02X", uint8(s))
+	}
+	return fmt.Sprintf("RESERVED SYNDROME 0x%02X", uint8(s))
 }
