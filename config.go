@@ -1,0 +1,61 @@
+package roce
+
+import (
+	"io"
+	"log/slog"
+	"net/netip"
+	"runtime"
+	"time"
+
+	"github.com/go-roce/roce/clock"
+)
+
+// Config says how a device works. A nil *Config and the zero Config mean the
+// defaults that each field names.
+type Config struct {
+	// Link is the kind of link that Open makes: auto (default), raw, xdp, udp or
+	// mem. OpenLink ignores it.
+	Link string
+	// Manual makes CQ.Poll, CQ.Wait and Device.Progress drive the device, instead of
+	// a goroutine for each queue of the link.
+	Manual bool
+	// Spin is how long a device's goroutine keeps polling after it last had
+	// something to do, before it sleeps. 0 means 50 us, or none where the program has
+	// a single processor; negative means none.
+	Spin time.Duration
+	// Addr is the local address to use as GID. By default it is chosen for each
+	// connection by the rule of ChooseGID.
+	Addr netip.Addr
+	// Pcap, if not nil, gets every frame sent and received as pcapng, with the reason
+	// of each drop as a comment.
+	Pcap io.Writer
+	// Window is the packets a queue pair keeps in flight; 0 means transport.DefaultWindow.
+	Window int
+	// Logger gets what happens to the link: it goes down, comes up, a neighbour moves,
+	// the MTU changes. nil means slog.Default.
+	Logger *slog.Logger
+	// Clock is the clock the device lives by. nil means the machine's. With OpenLink it must be
+	// the one the link was given.
+	Clock clock.Clock
+}
+
+const defaultSpin = 50 * time.Microsecond
+
+func (c *Config) spin() time.Duration {
+	switch {
+	case c.Spin < 0:
+		return 0
+	case c.Spin > 0:
+		return c.Spin
+	case runtime.GOMAXPROCS(0) == 1:
+		return 0
+	}
+	return defaultSpin
+}
+
+func (c *Config) logger() *slog.Logger {
+	if c.Logger == nil {
+		return slog.Default()
+	}
+	return c.Logger
+}
