@@ -283,6 +283,15 @@ func (q *QP) PollCompletion(c *Completion) bool {
 	return q.pollRecv(c) || q.pollSend(c)
 }
 
+// TakeSilent returns how many sends completed silently since the last completion or
+// call, and forgets them, so that no later Completion.Retired counts them: for a
+// driver that frees their slots at once, after PollCompletion returned false.
+func (q *QP) TakeSilent() uint32 {
+	n := q.req.silent
+	q.req.silent = 0
+	return n
+}
+
 func (q *QP) pollSend(c *Completion) bool {
 	s := &q.sq
 	head, tail := s.head.Load(), s.tail.Load()

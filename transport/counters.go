@@ -22,3 +22,24 @@ type Counters struct {
 	// CNPsReceived counts congestion notifications, ECNMarked packets that arrived with CE.
 	CNPsReceived, ECNMarked uint64
 }
+
+// Add adds what o counted to c.
+func (c *Counters) Add(o *Counters) {
+	c.TxPackets += o.TxPackets
+	c.RxPackets += o.RxPackets
+	c.TxBytes += o.TxBytes
+	c.RxBytes += o.RxBytes
+	c.Retransmits += o.Retransmits
+	c.Timeouts += o.Timeouts
+	c.NAKsReceived += o.NAKsReceived
+	c.RNRNAKsReceived += o.RNRNAKsReceived
+	c.ImpliedNAKs += o.ImpliedNAKs
+	c.NAKsSent += o.NAKsSent
+	c.RNRNAKsSent += o.RNRNAKsSent
+	c.OutOfSequence += o.OutOfSequence
+	c.DuplicateRequests += o.DuplicateRequests
+	c.AcksSent += o.AcksSent
+	c.AcksReceived += o.AcksReceived
+	c.CNPsReceived += o.CNPsReceived
+	c.ECNMarked += o.ECNMarked
+}
