@@ -19,12 +19,12 @@ const (
 	ZeroBased    Access = 1 << 5
 
 	// RemoteInvalidate lets a peer's SEND with invalidate end the use of the key. It
-	// is no flag of verbs, where the kind of the region decides: what ibv_reg_mr
-	// made refuses, fast-registered memory allows it (IBA 9.4.1.1.1).
+	// is no flag of verbs, where the kind of the region decides instead: memory from
+	// ibv_reg_mr refuses, fast-registered memory and type 2 windows allow it.
 	RemoteInvalidate Access = 1 << 30
 )
 
-// knownAccess is every right a region may be registered with.
+// knownAccess is every right a region can be registered with.
 const knownAccess = LocalWrite | RemoteWrite | RemoteRead | RemoteAtomic | BindWindow | ZeroBased | RemoteInvalidate
 
 var accessNames = [...]struct {

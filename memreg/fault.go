@@ -20,9 +20,9 @@ const (
 
 var faultText = [...]struct{ name, sentence string }{
 	FaultNone:   {"none", "memreg: the access is allowed"},
-	FaultKey:    {"key", "memreg: no region has this key: it was never given out, or the region was deregistered or invalidated"},
-	FaultPD:     {"pd", "memreg: the region belongs to another protection domain than the queue pair: register it in the queue pair's own"},
-	FaultAccess: {"access", "memreg: the region was not registered with the access right this operation needs"},
+	FaultKey:    {"key", "memreg: no region has this key; it may have been deregistered or invalidated"},
+	FaultPD:     {"pd", "memreg: the region is not of the queue pair's protection domain: register the memory in that one"},
+	FaultAccess: {"access", "memreg: the region was not registered with the access right that this operation needs"},
 	FaultBounds: {"bounds", "memreg: the address range is not inside the region"},
 	FaultAlign:  {"align", "memreg: an atomic's address must be a multiple of 8"},
 }

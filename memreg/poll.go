@@ -25,7 +25,8 @@ func (r *Region) StoreUint64(off int, v uint64) { atomic.StoreUint64(r.wordAt("S
 func (r *Region) wordAt(op string, off int) *uint64 {
 	b := r.mem[off : off+8 : off+8]
 	if address(b)%8 != 0 {
-		panic(fmt.Sprintf("memreg: %s at offset %d of a region that begins at %#x: not aligned to 8 bytes in memory", op, off, address(r.mem)))
+		panic(fmt.Sprintf("memreg: %s at offset %d is not aligned to 8 bytes in memory: the region begins at %#x",
+			op, off, address(r.mem)))
 	}
 	return wordOf(b)
 }

@@ -1,8 +1,6 @@
 package memreg
 
-import (
-	"sync/atomic"
-)
+import "sync/atomic"
 
 // PD identifies a protection domain: a queue pair reaches only regions of its own.
 type PD uint32

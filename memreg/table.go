@@ -1,6 +1,7 @@
 package memreg
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -25,13 +26,16 @@ type Options struct {
 	Addr uint64
 }
 
-// Table maps keys to regions. It is an open-addressed array indexed by the low bits
-// of the key, which are random already, behind one atomic pointer.
+// Table maps the keys of a device to its regions. See the package documentation for
+// what may be called beside what.
 //
-// A slot gets its key once and keeps it as long as its array lives; deregistration
-// only takes the region away. So a reader never sees a slot change its meaning. When
-// half the slots are used up, Register copies the live ones into a new array; readers
-// still in the old one find the same regions, and what is deregistered later is revoked in the region itself.
+// It is an array with open addressing behind an atomic pointer. The low bits of a key
+// are its index: keys are random, so they spread by themselves, and a peer cannot
+// choose them. A slot gets its key once; Deregister takes away the region but not the
+// key, so a reader never sees a slot change its meaning. When half the slots have a
+// key, Register copies the live ones to a new array. A reader still in the old one
+// finds the same regions, and what is deregistered after that is revoked in the
+// region itself.
 type Table struct {
 	random func() uint32
 	slots  atomic.Pointer[slotArray]
@@ -53,8 +57,9 @@ type slot struct {
 	region atomic.Pointer[Region]
 }
 
-// NewTable returns an empty table. The keys of its regions come from random, which
-// should be unpredictable (crypto/rand): a key is all that a peer needs to know.
+// NewTable returns an empty table. Keys are drawn from random, which should be
+// unpredictable, as crypto/rand is: knowing a key is what entitles a peer. It is called
+// by Register only.
 func NewTable(random func() uint32) *Table {
 	t := &Table{random: random}
 	t.slots.Store(&slotArray{slot: make([]slot, minSlots)})
@@ -62,15 +67,22 @@ func NewTable(random func() uint32) *Table {
 }
 
 // Register makes b a region of pd and gives it a new random key. The region keeps b
-// alive; len(b) bytes are reachable, spare capacity is not.
+// alive; its spare capacity is not part of it. Regions may overlap.
 //
-// It refuses, with an error that says what to do: memory of length 0 (zero-length
-// operations need no region); remote write or atomic access without LocalWrite, as
-// ibv_reg_mr does (EINVAL); an Addr together with ZeroBased; a range that passes
-// 2^64; and RemoteAtomic where virtual and real addresses differ modulo 8, because an
-// aligned atomic would then not be aligned in memory.
+// It refuses, with an error that says why:
+//   - memory of length 0: a zero-length operation needs no region;
+//   - RemoteWrite or RemoteAtomic without LocalWrite, as ibv_reg_mr does (EINVAL), and unknown rights;
+//   - an Addr together with ZeroBased, and a range that passes 2^64;
+//   - RemoteAtomic where virtual and real addresses differ modulo 8, by Addr or
+//     ZeroBased: an aligned atomic would not be aligned in memory.
 func (t *Table) Register(pd PD, b []byte, o Options) (*Region, error) {
-	if err := checkOptions(b, o); err != nil {
+	if o.Addr == 0 && o.Access&ZeroBased == 0 {
+		o.Addr = address(b)
+	} else if o.Addr != 0 && o.Access&ZeroBased != 0 {
+		return nil, fmt.Errorf("memreg: cannot register memory as ZERO_BASED at virtual address %#x: "+
+			"leave out one of the two", o.Addr)
+	}
+	if err := checkRange(b, o.Addr, o.Access); err != nil {
 		return nil, err
 	}
 	k, err := t.drawKey()
@@ -78,9 +90,6 @@ func (t *Table) Register(pd PD, b []byte, o Options) (*Region, error) {
 		return nil, err
 	}
 	r := &Region{mem: b[:len(b):len(b)], addr: o.Addr, key: k, pd: pd, access: o.Access}
-	if o.Addr == 0 && o.Access&ZeroBased == 0 {
-		r.addr = address(b)
-	}
 	a := t.slots.Load()
 	if 2*(t.used+1) > len(a.slot) {
 		a = t.rebuild(a)
@@ -91,22 +100,20 @@ func (t *Table) Register(pd PD, b []byte, o Options) (*Region, error) {
 	return r, nil
 }
 
-func checkOptions(b []byte, o Options) error {
+func checkRange(b []byte, addr uint64, a Access) error {
 	switch {
 	case len(b) == 0:
-		return fmt.Errorf("memreg: cannot register memory of length 0: a zero-length operation needs no region, leave its key 0")
-	case o.Access&^knownAccess != 0:
-		return fmt.Errorf("memreg: cannot register memory with access %v: bits %v are not known", o.Access, o.Access&^knownAccess)
-	case o.Access&(RemoteWrite|RemoteAtomic) != 0 && o.Access&LocalWrite == 0:
-		return fmt.Errorf("memreg: cannot register memory with access %v: remote write and remote atomic access need LOCAL_WRITE as well", o.Access)
-	case o.Addr != 0 && o.Access&ZeroBased != 0:
-		return fmt.Errorf("memreg: cannot register memory as ZERO_BASED at virtual address %#x: leave out one of the two", o.Addr)
-	case o.Addr+uint64(len(b)-1) < o.Addr:
-		return fmt.Errorf("memreg: cannot register %d bytes at virtual address %#x: the region would pass 2^64", len(b), o.Addr)
-	}
-	own := o.Addr == 0 && o.Access&ZeroBased == 0
-	if o.Access&RemoteAtomic != 0 && !own && (address(b)-o.Addr)%8 != 0 {
-		return fmt.Errorf("memreg: cannot register memory at %#x with REMOTE_ATOMIC at virtual address %#x: both must be equal modulo 8, or aligned atomics would not be aligned in memory", address(b), o.Addr)
+		return errors.New("memreg: cannot register memory of length 0: a zero-length operation needs no region")
+	case a&^knownAccess != 0:
+		return fmt.Errorf("memreg: cannot register memory with access %v: %v is not an access right", a, a&^knownAccess)
+	case a&(RemoteWrite|RemoteAtomic) != 0 && a&LocalWrite == 0:
+		return fmt.Errorf("memreg: cannot register memory with access %v: "+
+			"REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE as well", a)
+	case addr+uint64(len(b)-1) < addr:
+		return fmt.Errorf("memreg: cannot register %d bytes at virtual address %#x: they would pass 2^64", len(b), addr)
+	case a&RemoteAtomic != 0 && (address(b)-addr)%8 != 0:
+		return fmt.Errorf("memreg: cannot register memory at %#x for REMOTE_ATOMIC at virtual address %#x: "+
+			"they must be equal modulo 8, or aligned atomics would not be aligned in memory", address(b), addr)
 	}
 	return nil
 }
@@ -120,10 +127,12 @@ func (t *Table) drawKey() (Key, error) {
 			return k, nil
 		}
 	}
-	return 0, fmt.Errorf("memreg: the random source gave %d keys in a row that are 0 or in use: it is not random", maxDraws)
+	return 0, fmt.Errorf("memreg: cannot register memory: the random source gave %d keys in a row "+
+		"that are 0, in use or used lately", maxDraws)
 }
 
-// rebuild copies the live regions into a fresh array that they and one more fill to a quarter at most.
+// rebuild publishes a new array with the live regions, which together with one more
+// fill a quarter of it at most.
 func (t *Table) rebuild(old *slotArray) *slotArray {
 	n := minSlots
 	for n < 4*(t.live+1) {
@@ -169,19 +178,16 @@ func (a *slotArray) at(i uint32) *slot {
 	return &a.slot[i&uint32(len(a.slot)-1)]
 }
 
-// Deregister revokes the region with key k: look-ups that begin after it returned
-// fail with FaultKey. What was looked up before stays usable; see the package
-// documentation for the grace period. The key is not given out again for at least the next 256 deregistrations.
+// Deregister ends the region with key k: look-ups that begin after it returned fail
+// with FaultKey. What was looked up before may still be in use; see the package
+// documentation for the grace period. An invalidated region has to be deregistered
+// as well. The key is not drawn again before 256 others were deregistered.
 func (t *Table) Deregister(k Key) error {
 	s := t.slots.Load().find(k)
-	var r *Region
-	if s != nil {
-		r = s.region.Load()
+	if s == nil || s.region.Load() == nil {
+		return fmt.Errorf("memreg: cannot deregister key %#010x: no region has it; was it deregistered before?", uint32(k))
 	}
-	if r == nil {
-		return fmt.Errorf("memreg: cannot deregister key %#08x: no region has it, or it was deregistered before", uint32(k))
-	}
-	r.revoked.Store(true)
+	s.region.Load().revoked.Store(true)
 	s.region.Store(nil)
 	t.live--
 	t.retired[t.nextRetired] = k
@@ -222,9 +228,10 @@ func (t *Table) Slice(k Key, pd PD, need Access, va, n uint64) ([]byte, Fault) {
 	return r.slice(va, n)
 }
 
-// Invalidate ends the use of key k as a SEND with invalidate from the peer of a queue
-// pair of pd does: the region must allow RemoteInvalidate. Look-ups fail from then on; the region still has
-// to be deregistered. Faults: FaultKey, FaultPD, FaultAccess. It may be called beside Register and Deregister.
+// Invalidate makes all further look-ups of key k fail, as a SEND with invalidate that
+// came to a queue pair of pd asks for. The region must allow RemoteInvalidate, and
+// still has to be deregistered. Unlike Deregister it may be called beside Register,
+// Deregister and itself. Faults: FaultKey, FaultPD, FaultAccess.
 func (t *Table) Invalidate(k Key, pd PD) Fault {
 	r, f := t.Lookup(k, pd, RemoteInvalidate)
 	if f != FaultNone {
