@@ -161,19 +161,4 @@ func rebuildFrame(t *testing.T, c *bth.ICRC, e *bth.Envelope, p *bth.Packet) []b
 	return buildFrame(c, &encap, &p.Headers, p.Payload, id)
 }
 
-// buildFrame makes a whole frame, with zero pad bytes as h.Pad says.
-func buildFrame(c *bth.ICRC, encap *bth.Encap, h *bth.Headers, payload []byte, id uint16) []byte {
-	frame := h.AppendTo(make([]byte, encap.Len()))
-	frame = append(frame, payload...)
-	frame = append(frame, make([]byte, h.Pad)...)
-	encap.Put(frame, len(frame)-encap.Len()+bth.ICRCLen, id)
-	return appendICRC(frame, c.Start(frame[encap.L3():]))
-}
-
-func appendICRC(b []byte, crc uint32) []byte {
-	b = append(b, 0, 0, 0, 0)
-	bth.PutICRC(b[len(b)-bth.ICRCLen:], crc)
-	return b
-}
-
 func allZero(b []byte) bool { return len(bytes.Trim(b, "\x00")) == 0 }
