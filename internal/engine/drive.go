@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"context"
+	"runtime"
+
+	"github.com/go-roce/roce/clock"
+	"github.com/go-roce/roce/link"
+	"github.com/go-roce/roce/transport"
+)
+
+// TryDrive takes the right to drive the loop if nobody has it. The caller may
+// then call Step, and must call Release.
+func (l *Loop) TryDrive() bool {
+	select {
+	case l.driver <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// Release gives the right to drive back.
+func (l *Loop) Release() { <-l.driver }
+
+// Progress drives one turn if nobody else drives, and returns how many packets and
+// completions it moved.
+func (l *Loop) Progress() int {
+	if !l.TryDrive() {
+		return 0
+	}
+	defer l.Release()
+	l.Step(l.clk.Now())
+	return l.moved
+}
+
+// Run drives the loop until it is closed. Nobody else drives it meanwhile.
+func (l *Loop) Run() {
+	l.driver <- struct{}{}
+	defer l.Release()
+	if l.cfg.LockThread {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+	}
+	var spinUntil clock.Time
+	for !l.closed.Load() {
+		now := l.clk.Now()
+		next, busy := l.Step(now)
+		switch {
+		case busy:
+			spinUntil = now.Add(l.cfg.Spin)
+			l.yield()
+		case now < spinUntil:
+			l.yield()
+		default:
+			l.sleep(next)
+		}
+	}
+}
+
+// yield lets other goroutines of the program run, the peer perhaps among them, when
+// that is cheap: a goroutine that has its thread to itself would pay with two
+// thread switches.
+func (l *Loop) yield() {
+	if !l.cfg.LockThread {
+		runtime.Gosched()
+	}
+}
+
+// sleep waits for the link, a wake-up or the time next.
+func (l *Loop) sleep(next clock.Time) {
+	l.parked.Store(true)
+	// Either this sees what was rung or asked for, or who did sees the loop parked.
+	if !l.bells.any() && !l.controls.waiting.Load() {
+		l.counters.Sleeps++
+		// A link that is gone says so at the next Recv.
+		_ = l.queue.Wait(next)
+	}
+	l.parked.Store(false)
+}
+
+// wake ends the driver's sleep, if it sleeps.
+func (l *Loop) wake() {
+	if l.parked.Load() && l.parked.CompareAndSwap(true, false) {
+		l.queue.Wake()
+	}
+}
+
+// Wait blocks until c has something to poll, driving the loop meanwhile unless
+// another goroutine does. It returns the error of ctx, or false when the loop is closed and
+// nothing is left.
+func (l *Loop) Wait(ctx context.Context, c *CQ) (bool, error) {
+	if c.Len() > 0 {
+		return true, nil
+	}
+	c.waiters.Add(1)
+	defer c.waiters.Add(-1)
+	if ctx.Done() != nil {
+		// It may come too early for the sleep below; then the next Wait of the queue ends at once.
+		defer context.AfterFunc(ctx, l.queue.Wake)()
+	}
+	var spinUntil clock.Time
+	for {
+		if c.Len() > 0 {
+			c.passOn()
+			return true, nil
+		}
+		select {
+		case l.driver <- struct{}{}:
+			now := l.clk.Now()
+			if spinUntil == 0 {
+				spinUntil = now.Add(l.cfg.Spin)
+			}
+			next, busy := l.Step(now)
+			if !busy && now >= spinUntil && c.Len() == 0 && ctx.Err() == nil && !l.closed.Load() {
+				l.sleep(next)
+			}
+			l.Release()
+		case <-c.token:
+		case <-l.done:
+			return c.Len() > 0, nil
+		case <-ctx.Done():
+		}
+		if err := ctx.Err(); err != nil && c.Len() == 0 {
+			return false, err
+		}
+	}
+}
+
+// Done returns a channel that is closed when the loop is.
+func (l *Loop) Done() <-chan struct{} { return l.done }
+
+// Close moves every queue pair to ERR, delivers what that completes, and ends Run. The
+// link is left to the caller.
+func (l *Loop) Close() {
+	_ = l.Do(context.Background(), l.close)
+}
+
+func (l *Loop) close(now clock.Time) {
+	if l.closed.Swap(true) {
+		return
+	}
+	l.qps.all(func(q *QP) { l.fail(now, q) })
+	l.publish()
+	close(l.done)
+}
+
+// linkFailed closes the loop because the link is gone.
+func (l *Loop) linkFailed(now clock.Time, err error) {
+	l.close(now)
+	if l.cfg.OnFailure != nil {
+		l.cfg.OnFailure(err)
+	}
+}
+
+// Snapshot returns the counters of the loop, of its queue pairs together and of its link queue.
+func (l *Loop) Snapshot(ctx context.Context) (c Counters, qps transport.Counters, q link.Stats, err error) {
+	err = l.Do(ctx, func(clock.Time) {
+		c, qps, q = l.counters, l.past, l.queue.Stats()
+		l.qps.all(func(q *QP) { qps.Add(q.tr.Counters()) })
+	})
+	return c, qps, q, err
+}
