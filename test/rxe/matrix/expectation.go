@@ -108,3 +108,15 @@ func compact(items []string) string {
 	}
 	return strings.Join(out, ",")
 }
+
+// judgeExplanations wants every status with which our end saw something fail said in words on stderr too. A flushed
+// request did not fail itself.
+func judgeExplanations(stdout, stderr string) error {
+	seen := observe(stdout)
+	for _, status := range slices.Concat(seen["send"], seen["recv"]) {
+		if status != "SUCCESS" && status != "WR_FLUSH_ERR" && !strings.Contains(stderr, status) {
+			return fmt.Errorf("ours does not explain %s", status)
+		}
+	}
+	return nil
+}

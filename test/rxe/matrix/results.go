@@ -52,7 +52,9 @@ func openResults(name string, resume bool) (*results, error) {
 		return nil, err
 	}
 	var err error
-	r.file, err = os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if r.file, err = os.OpenFile(name, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err == nil && resume {
+		_, err = r.file.WriteString("\n") // what came last may have been cut off
+	}
 	return r, err
 }
 

@@ -47,6 +47,9 @@ func accessScripts() []script {
 	for _, op := range []string{"write", "read", "fadd", "cas"} {
 		add := func(name, requester, responder, sees string) {
 			s := script{name: name + "-" + op, both: []string{"--op", op}, size: 5000, mtu: 1024, count: 2, sees: outcome{sees, untouched}}
+			if sees == denied { // rxe tells the responder's program only since Linux 6.18
+				s.sees.responder, s.rxeResponds = untouched+";event=QP_ACCESS_ERR", &outcome{sees, untouched}
+			}
 			if op == "fadd" || op == "cas" {
 				s.size = 8
 			}

@@ -163,6 +163,9 @@ func (t *trial) judgeScript(p *process, baseline bool) error {
 	if err := e.check(p.stdout.String()); err != nil {
 		return fmt.Errorf("%s: %w", t.name(p), err)
 	}
+	if p == t.ours {
+		return judgeExplanations(p.stdout.String(), p.stderr.String())
+	}
 	return nil
 }
 
