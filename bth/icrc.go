@@ -5,10 +5,6 @@ import (
 	"hash/crc32"
 )
 
-// icrcStart is the CRC-32 of the eight 0xFF that stand for the local route header
-// RoCEv2 does not have.
-const icrcStart = 0x2144DF1C
-
 // ICRC computes invariant CRCs (IBA 7.8.1, annex A17.3.3): the CRC-32 of Ethernet over IP header,
 // UDP header, BTH and everything after them but the ICRC, with ones in place of what
 // may change on the way: IPv4 TOS, TTL and header checksum, or IPv6 traffic
@@ -18,15 +14,29 @@ const icrcStart = 0x2144DF1C
 // An ICRC is the memory its calls work in. Keep one for long, in what owns the frames:
 // made for each call it costs an allocation, since what hash/crc32 is given escapes.
 type ICRC struct {
-	// masked is the headers with their variant fields set to ones, and small packets whole.
-	masked [icrcScratch]byte
+	// buf is zeros, four ones from preset, the headers from headers on with their
+	// variant fields set to ones, and as much of the packet as is summed with them.
+	buf [icrcHeaders + ipv6Len + udpLen + icrcSmall]byte
 	// constantID remembers that merged frames of late came from a sender whose IPv4
 	// identification does not count.
 	constantID bool
 }
 
-// icrcScratch has room for all headers and a little payload: a packet that fits is done in one go.
-const icrcScratch = 160
+// hash/crc32 is fast over 64 bytes or more and multiples of 16, and byte for byte slow over the rest. Zeros in front
+// do not change a CRC whose register begins at zero, which is how headers of any length
+// are brought to such a multiple.
+const (
+	icrcBlock = 16
+	icrcFast  = 64
+	// icrcPreset is where the CRC begins: eight ones stand for the local route header that
+	// RoCEv2 lacks; the register's own initial ones turn the first four into zeros.
+	icrcPreset  = 28
+	icrcHeaders = icrcPreset + 4
+	// icrcSmall is how many bytes of IB packet are copied rather than summed on their own.
+	icrcSmall = 256
+	// icrcZero is a register of zero in the complemented form hash/crc32 takes.
+	icrcZero = ^uint32(0)
+)
 
 // Start returns the running CRC over head, which begins at the IP header and reaches
 // at least to the end of the BTH: headers and as much behind them as is
@@ -46,7 +56,7 @@ func (c *ICRC) Start(head []byte) uint32 {
 // e.Put(b, ibLen, id) writes, and ib is BTH and as much of what follows as is at
 // hand. So a segment of a super-frame gets the ICRC it needs once it is cut.
 func (c *ICRC) StartPacket(e *Encap, ibLen int, id uint16, ib []byte) uint32 {
-	n := copy(c.masked[:], e.masked[:e.n-e.l3])
+	n := copy(c.buf[icrcHeaders:], e.masked[:e.n-e.l3])
 	c.setLengths(n, ibLen)
 	c.setID(n, id)
 	return c.run(n, ib)
@@ -115,7 +125,10 @@ func (c *ICRC) check(n int, ib []byte) bool {
 }
 
 // mask copies an IP and UDP header and sets what may change on the way to ones.
-func (c *ICRC) mask(head []byte) { maskHead(c.masked[:copy(c.masked[:], head)]) }
+func (c *ICRC) mask(head []byte) {
+	m := c.buf[icrcHeaders:]
+	maskHead(m[:copy(m, head)])
+}
 
 // maskHead sets the variant fields of an IP and UDP header to ones.
 func maskHead(m []byte) {
@@ -131,7 +144,7 @@ func maskHead(m []byte) {
 
 // setLengths writes the lengths of a packet of ibLen bytes into the masked header of n bytes.
 func (c *ICRC) setLengths(n, ibLen int) {
-	m := c.masked[:n]
+	m := c.buf[icrcHeaders:][:n]
 	if n == ipv4Len+udpLen {
 		binary.BigEndian.PutUint16(m[2:], uint16(n+ibLen))
 		binary.BigEndian.PutUint16(m[24:], uint16(udpLen+ibLen))
@@ -144,20 +157,23 @@ func (c *ICRC) setLengths(n, ibLen int) {
 // setID writes the IPv4 identification into the masked header of n bytes; IPv6 has none.
 func (c *ICRC) setID(n int, id uint16) {
 	if n == ipv4Len+udpLen {
-		binary.BigEndian.PutUint16(c.masked[4:], id)
+		binary.BigEndian.PutUint16(c.buf[icrcHeaders+4:], id)
 	}
 }
 
 // run returns the CRC over the masked header of n bytes and ib, which begins with a BTH.
 func (c *ICRC) run(n int, ib []byte) uint32 {
-	k := Len
-	if len(ib) <= icrcScratch-n {
-		k = len(ib)
+	// What is summed apart is whole blocks, so that the odd bytes are in the buffer.
+	k := len(ib)
+	if k > icrcSmall {
+		k -= (k - Len) &^ (icrcBlock - 1)
 	}
-	m := c.masked[:n+k]
-	copy(m[n:], ib[:k])
-	m[n+4] = 0xFF
-	crc := UpdateICRC(icrcStart, m)
+	end := icrcHeaders + n + k
+	copy(c.buf[icrcHeaders+n:end], ib)
+	c.buf[icrcHeaders+n+4] = 0xFF
+	binary.BigEndian.PutUint32(c.buf[icrcPreset:], 0xFFFFFFFF)
+	size := max(icrcFast, (end-icrcPreset+icrcBlock-1)&^(icrcBlock-1))
+	crc := UpdateICRC(icrcZero, c.buf[end-size:end])
 	if k < len(ib) {
 		crc = UpdateICRC(crc, ib[k:])
 	}
