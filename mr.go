@@ -39,4 +39,13 @@ func (m *MR) StoreUint64(off int, v uint64) { m.region.StoreUint64(off, v) }
 
 // Deregister ends the use of the region. Once it has returned the device does not
 // touch the memory any more: work requests and requests of peers that name it fail.
-func (m *MR) Deregister() error { panic("not built yet") }
+func (m *MR) Deregister() error {
+	m.dev.regMu.Lock()
+	err := m.dev.table.Deregister(m.region.Key())
+	m.dev.regMu.Unlock()
+	if err != nil {
+		return opError("deregister memory", 0, err)
+	}
+	m.dev.grace()
+	return nil
+}

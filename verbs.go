@@ -39,8 +39,6 @@ type (
 	Type = transport.Type
 	// Counters counts what happened on a queue pair.
 	Counters = transport.Counters
-	// EventType says what an asynchronous event is about.
-	EventType = transport.Event
 	// Access is what a memory region or queue pair allows.
 	Access = memreg.Access
 	// Key is the L_Key and R_Key of a memory region.
@@ -132,15 +130,6 @@ const (
 	AttrSQPSN           = transport.AttrSQPSN
 	AttrMaxDestRdAtomic = transport.AttrMaxDestRdAtomic
 	AttrDestQPN         = transport.AttrDestQPN
-)
-
-// Asynchronous events of a queue pair.
-const (
-	EventQPFatal   = transport.EventQPFatal
-	EventQPReqErr  = transport.EventQPReqErr
-	EventAccessErr = transport.EventAccessErr
-	EventCommEst   = transport.EventCommEst
-	EventSQDrained = transport.EventSQDrained
 )
 
 // Completion statuses.

@@ -71,7 +71,7 @@ func (l *Loop) yield() {
 func (l *Loop) sleep(next clock.Time) {
 	l.parked.Store(true)
 	// Either this sees what was rung or asked for, or who did sees the loop parked.
-	if !l.bells.any() && !l.controls.waiting.Load() {
+	if !l.bells.any() && !l.controls.waiting.Load() && !l.closed.Load() {
 		l.counters.Sleeps++
 		// A link that is gone says so at the next Recv.
 		_ = l.queue.Wait(next)
@@ -112,7 +112,7 @@ func (l *Loop) Wait(ctx context.Context, c *CQ) (bool, error) {
 				spinUntil = now.Add(l.cfg.Spin)
 			}
 			next, busy := l.Step(now)
-			if !busy && now >= spinUntil && c.Len() == 0 && ctx.Err() == nil && !l.closed.Load() {
+			if !busy && now >= spinUntil && c.Len() == 0 && ctx.Err() == nil {
 				l.sleep(next)
 			}
 			l.Release()

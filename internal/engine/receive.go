@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 
@@ -99,4 +100,10 @@ func (l *Loop) dispatch(now clock.Time, ib []byte, index int) bth.Drop {
 	// A connected queue pair knows the address its peer must use, so p.Dst is checked there.
 	l.touch(q)
 	return q.tr.HandlePacket(now, p)
+}
+
+// SetAddrs changes the local addresses, which tell packets for nobody here from those for
+// a queue pair that does not exist.
+func (l *Loop) SetAddrs(ctx context.Context, addrs []netip.Addr) error {
+	return l.Do(ctx, func(clock.Time) { l.rx.addrs = addrs })
 }
