@@ -1,0 +1,161 @@
+package link
+
+import (
+	"cmp"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// portOwner is a UDP socket bound to port 4791 in this network namespace.
+type portOwner struct {
+	addr    netip.Addr
+	inode   string
+	pid     int    // of the process that has it open; 0 when none can be seen
+	program string // its name; "" when none can be seen
+	ours    bool   // the process runs this library: it has claimed queue pair numbers
+}
+
+// portOwners lists the owners of the port. The thread's own view of /proc is used:
+// its network namespace need not be the process's.
+func portOwners() ([]portOwner, error) {
+	var owners []portOwner
+	for _, file := range []string{"udp", "udp6"} {
+		text, err := os.ReadFile("/proc/thread-self/net/" + file)
+		if errors.Is(err, fs.ErrNotExist) { // no IPv6
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("looking for the owner of UDP port 4791: %w", err)
+		}
+		owners = append(owners, parseSocketTable(string(text))...)
+	}
+	if len(owners) == 0 {
+		return nil, nil
+	}
+	text, err := os.ReadFile("/proc/thread-self/net/unix")
+	if err != nil {
+		return nil, fmt.Errorf("looking for other users of the raw link: %w", err)
+	}
+	findPrograms(owners, parseClaims(string(text)))
+	return owners, nil
+}
+
+// parseSocketTable returns the sockets of /proc/net/udp or udp6 that are bound to port 4791.
+func parseSocketTable(table string) []portOwner {
+	var owners []portOwner
+	for line := range strings.Lines(table) {
+		// sl local_address rem_address st tx:rx tr:when retrnsmt uid timeout inode ...
+		f := strings.Fields(line)
+		if len(f) < 10 {
+			continue
+		}
+		host, port, ok := strings.Cut(f[1], ":")
+		if p, err := strconv.ParseUint(port, 16, 16); !ok || err != nil || p != rocePort {
+			continue
+		}
+		b, err := hex.DecodeString(host)
+		if err != nil || len(b)%4 != 0 {
+			continue
+		}
+		// Words of four bytes are printed as numbers of the machine's byte order.
+		for w := range slices.Chunk(b, 4) {
+			if littleEndian {
+				slices.Reverse(w)
+			}
+		}
+		if a, ok := netip.AddrFromSlice(b); ok {
+			owners = append(owners, portOwner{addr: a.Unmap(), inode: f[9]})
+		}
+	}
+	return owners
+}
+
+// littleEndian is the machine's byte order.
+var littleEndian = bigEndian(1) != 1
+
+// parseClaims returns the inodes of the sockets in /proc/net/unix that claim queue pair numbers.
+func parseClaims(table string) map[string]bool {
+	claims := map[string]bool{}
+	for line := range strings.Lines(table) {
+		// Num RefCount Protocol Flags Type St Inode Path
+		if f := strings.Fields(line); len(f) == 8 && strings.HasPrefix(f[7], "@"+claimPrefix) {
+			claims[f[6]] = true
+		}
+	}
+	return claims
+}
+
+// findPrograms fills in which process has each owner's socket open, as far as /proc shows it.
+func findPrograms(owners []portOwner, claims map[string]bool) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*/fd")
+	for _, dir := range dirs {
+		var has []int // of owners
+		ours := false
+		fds, _ := os.ReadDir(dir)
+		for _, fd := range fds {
+			to, err := os.Readlink(filepath.Join(dir, fd.Name()))
+			if err != nil {
+				continue
+			}
+			inode, ok := strings.CutPrefix(strings.TrimSuffix(to, "]"), "socket:[")
+			if !ok {
+				continue
+			}
+			ours = ours || claims[inode]
+			for i := range owners {
+				if owners[i].inode == inode {
+					has = append(has, i)
+				}
+			}
+		}
+		for _, i := range has {
+			process := filepath.Dir(dir)
+			owners[i].pid, _ = strconv.Atoi(filepath.Base(process))
+			owners[i].ours = owners[i].ours || ours
+			name, _ := os.ReadFile(filepath.Join(process, "comm"))
+			owners[i].program = cmp.Or(strings.TrimSpace(string(name)), "a program")
+		}
+	}
+}
+
+// name tells who it is.
+func (o portOwner) name() string {
+	switch {
+	case o.program != "":
+		return fmt.Sprintf("%s (process %d)", o.program, o.pid)
+	case len(softRoCE()) > 0:
+		return "the kernel's Soft-RoCE (" + strings.Join(softRoCE(), ", ") + ")"
+	}
+	return "a socket of the kernel or of a process that cannot be seen from here"
+}
+
+// conflict is the error of finding the port in foreign hands.
+func (o portOwner) conflict(iface string) error {
+	remedy := "stop it"
+	if devices := softRoCE(); o.program == "" && len(devices) > 0 {
+		remedy = fmt.Sprintf("delete it with `rdma link delete %s`, and so for each", devices[0])
+		if len(devices) == 1 {
+			remedy = fmt.Sprintf("delete it with `rdma link delete %s`", devices[0])
+		}
+	}
+	return fmt.Errorf("UDP port 4791 at %v is held by %s, so the raw link on %s cannot have it: %s, or use another network namespace", o.addr, o.name(), iface, remedy)
+}
+
+// softRoCE lists the RDMA devices of the kernel's Soft-RoCE.
+func softRoCE() []string {
+	// The rxe driver alone gives its devices a file "parent": the network interface.
+	files, _ := filepath.Glob("/sys/class/infiniband/*/parent")
+	var names []string
+	for _, f := range files {
+		names = append(names, filepath.Base(filepath.Dir(f)))
+	}
+	return names
+}

@@ -1,0 +1,31 @@
+package link
+
+import "github.com/go-roce/roce/clock"
+
+// Options are the properties of a link onto a network interface. The zero value means the defaults.
+type Options struct {
+	// Clock measures the deadlines of Wait. It must run as real time does; nil means [clock.System].
+	Clock clock.Clock
+	// RingBytes is the memory for received frames; 0 means 20 MiB, which holds all
+	// responses of an 8 MiB READ at any path MTU. Nothing stops a peer from
+	// sending them back to back, and what finds the ring full is lost (Stats.RxDropped).
+	RingBytes int
+	// Depth is how many transmit buffers there are; 0 means 256.
+	Depth int
+}
+
+func (o Options) withDefaults() Options {
+	if o.Clock == nil {
+		o.Clock = clock.System()
+	}
+	if o.RingBytes == 0 {
+		o.RingBytes = 20 << 20
+	}
+	if o.Depth == 0 {
+		o.Depth = 256
+	}
+	return o
+}
+
+// rocePort is the UDP destination port of RoCEv2 (IBA annex A17, IANA).
+const rocePort = 4791

@@ -1,0 +1,127 @@
+package link
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+
+	"golang.org/x/sys/unix"
+)
+
+// rxRing is the memory the kernel writes received frames into: a PACKET_RX_RING of
+// TPACKET_V2 slots (Documentation/networking/packet_mmap.rst).
+//
+// V2 and not V3: a V3 block reaches user space when it is full or after a
+// timeout of at least a millisecond, which a single packet would wait for. A V2 slot is there at once,
+// costs no system call either, and its receive cost in user space is the same few cache misses.
+type rxRing struct {
+	mem    []byte
+	slots  [][]byte
+	leased []bool // slots not given back yet; the kernel's status cannot tell them from new ones
+	next   int
+}
+
+const (
+	// slotReserve is room before a frame for putting its VLAN tag back; a multiple of TPACKET_ALIGNMENT.
+	slotReserve = 16
+	// slotHead is what the kernel keeps before the IP header: tpacket2_hdr and
+	// sockaddr_ll, with the Ethernet header put in so that the IP header is aligned.
+	slotHead = 80 + slotReserve
+	// minRing is as far as openRing goes down when memory is short.
+	minRing = 1 << 20
+)
+
+// openRing gives the socket a ring of about size bytes for frames of up to mtu bytes
+// of IP. When memory is short it takes half, and half again.
+func openRing(fd, mtu, size int) (*rxRing, error) {
+	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2); err != nil {
+		return nil, fmt.Errorf("setting TPACKET_V2: %w", err)
+	}
+	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_RESERVE, slotReserve); err != nil {
+		return nil, fmt.Errorf("reserving room in the receive ring: %w", err)
+	}
+	slot := (slotHead + mtu + 63) &^ 63
+	block := max(64<<10, 1<<bits.Len(uint(slot-1)))
+	for ; ; size /= 2 {
+		blocks := max(1, size/block)
+		per := block / slot
+		req := unix.TpacketReq{
+			Block_size: uint32(block), Block_nr: uint32(blocks),
+			Frame_size: uint32(slot), Frame_nr: uint32(blocks * per),
+		}
+		err := unix.SetsockoptTpacketReq(fd, unix.SOL_PACKET, unix.PACKET_RX_RING, &req)
+		if errors.Is(err, unix.ENOMEM) && size/2 >= minRing {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("making a receive ring of %d KiB: %w", blocks*block>>10, err)
+		}
+		mem, err := unix.Mmap(fd, 0, blocks*block, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+		if err != nil {
+			return nil, fmt.Errorf("mapping a receive ring of %d KiB: %w", blocks*block>>10, err)
+		}
+		r := &rxRing{mem: mem, leased: make([]bool, blocks*per)}
+		for b := range blocks {
+			for i := range per {
+				at := b*block + i*slot
+				r.slots = append(r.slots, mem[at:at+slot:at+slot])
+			}
+		}
+		return r, nil
+	}
+}
+
+func (r *rxRing) close() error { return unix.Munmap(r.mem) }
+
+// ready reports whether the next slot holds a frame.
+func (r *rxRing) ready() bool {
+	return !r.leased[r.next] && loadStatus(slotHeader(r.slots[r.next]))&unix.TP_STATUS_USER != 0
+}
+
+// take leases the next frame, if there is one. truncated says that it was longer than
+// the slot and that it was given back at once.
+func (r *rxRing) take(f *Frame) (ok, truncated bool) {
+	if r.leased[r.next] {
+		return false, false
+	}
+	slot := r.slots[r.next]
+	h := slotHeader(slot)
+	status := loadStatus(h)
+	if status&unix.TP_STATUS_USER == 0 {
+		return false, false
+	}
+	i := r.next
+	if r.next++; r.next == len(r.slots) {
+		r.next = 0
+	}
+	if h.Snaplen < h.Len {
+		storeStatus(h, unix.TP_STATUS_KERNEL)
+		return true, true
+	}
+	from, to := int(h.Mac), int(h.Mac)+int(h.Snaplen)
+	if status&unix.TP_STATUS_VLAN_VALID != 0 {
+		from -= 4
+		restoreTag(slot[from:], h, status)
+	}
+	r.leased[i] = true
+	*f = Frame{Data: slot[from:to:to], Token: uint64(i)}
+	return true, false
+}
+
+// restoreTag puts the VLAN tag, which the kernel keeps beside the frame, back into
+// it: b begins 4 bytes before the Ethernet header.
+func restoreTag(b []byte, h *unix.Tpacket2Hdr, status uint32) {
+	copy(b[:12], b[4:16])
+	tpid := uint16(etherTypeVLAN)
+	if status&unix.TP_STATUS_VLAN_TPID_VALID != 0 {
+		tpid = h.Vlan_tpid
+	}
+	binary.BigEndian.PutUint16(b[12:], tpid)
+	binary.BigEndian.PutUint16(b[14:], h.Vlan_tci)
+}
+
+func (r *rxRing) giveBack(token uint64) {
+	r.leased[token] = false
+	storeStatus(slotHeader(r.slots[token]), unix.TP_STATUS_KERNEL)
+}
