@@ -164,6 +164,18 @@ func TestRegister_DoesNotReuseAKeySoon(t *testing.T) {
 	t.Error("key 42 is never free again")
 }
 
+func TestRegister_NeverGivesKeyZeroHoweverManyWereRetired(t *testing.T) {
+	next := uint32(0)
+	tb := NewTable(func() uint32 { next++; return next / 2 * (next % 2) }) // 0 every other time
+	for range 2 * quarantine {
+		r := register(t, tb, words(8), Options{})
+		if r.Key() == 0 {
+			t.Fatal("a region has key 0")
+		}
+		deregister(t, tb, r.Key())
+	}
+}
+
 func TestRegister_RefusesARandomSourceThatIsNotRandom(t *testing.T) {
 	draws := 0
 	tb := NewTable(func() uint32 { draws++; return 5 })
@@ -216,8 +228,8 @@ func TestTable_DoesNotGrowByChurn(t *testing.T) {
 			live = live[1:]
 		}
 	}
-	if n := len(tb.slots.Load().slot); n != 512 {
-		t.Errorf("%d slots for 100 regions", n)
+	if n := len(tb.slots.Load().slot); n != 512 || tb.used > n/2 {
+		t.Errorf("%d slots, %d of them used up, for 100 regions", n, tb.used)
 	}
 	for _, k := range live {
 		if _, f := tb.Lookup(k, ours, 0); f != FaultNone {

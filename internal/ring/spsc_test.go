@@ -92,31 +92,37 @@ func TestPush_TakesWhatFitsAndPublishesEarlierPuts(t *testing.T) {
 
 // An observer that reads tail long after head must not be told of more values than the ring holds.
 func TestLen_NeverExceedsTheCapacity(t *testing.T) {
-	r := New[int](4)
+	r := New[int](1)
 	var stop atomic.Bool
-	var w sync.WaitGroup
-	w.Go(func() {
-		dst := make([]int, 4)
+	var busy sync.WaitGroup
+	busy.Go(func() {
+		dst := make([]int, 1)
 		for !stop.Load() {
-			r.Push(1, 2, 3)
+			r.Push(1)
 			r.Pop(dst)
 		}
 	})
-	for range scaled(200_000) {
-		if n := r.Len(); n < 0 || n > 4 {
-			t.Errorf("Len = %d of a ring of 4", n)
-			break
-		}
+	var observers sync.WaitGroup
+	for range 4 {
+		observers.Go(func() {
+			for range 500_000 {
+				if n := r.Len(); n < 0 || n > 1 {
+					t.Errorf("Len = %d of a ring of 1", n)
+					return
+				}
+			}
+		})
 	}
+	observers.Wait()
 	stop.Store(true)
-	w.Wait()
+	busy.Wait()
 }
 
 // The producer and the consumer each check every value, across the wrap of the index.
 func TestSPSC_CarriesEveryValueOnceAndInOrder(t *testing.T) {
 	for _, capacity := range []int{1, 2, 8, 256} {
 		t.Run(fmt.Sprint(capacity), func(t *testing.T) {
-			total := uint64(scaled(200_000))
+			total := uint64(50_000)
 			r := New[[3]uint64](capacity)
 			startAt(r, -uint32(total/2))
 			var w sync.WaitGroup
@@ -161,7 +167,7 @@ func TestSPSC_CarriesEveryValueOnceAndInOrder(t *testing.T) {
 // The pattern a completion queue sleeps by: the consumer announces that it is about to
 // sleep and looks once more; the producer publishes and then looks for the announcement.
 func TestPublish_ThenLookForASleeperLosesNoWakeup(t *testing.T) {
-	total := scaled(50_000)
+	const total = 20_000
 	r := New[int](8)
 	var asleep atomic.Bool
 	wake := make(chan struct{}, 1)
@@ -218,12 +224,4 @@ func TestSPSC_DoesNotAllocate(t *testing.T) {
 	if allocs != 0 {
 		t.Errorf("%v allocations a batch", allocs)
 	}
-}
-
-// scaled makes a loop ten times shorter where each turn costs ten times more.
-func scaled(n int) int {
-	if raceEnabled {
-		return n / 10
-	}
-	return n
 }
