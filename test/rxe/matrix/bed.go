@@ -47,6 +47,9 @@ func makeBed(baseline bool) (*bed, error) {
 	if err := command("modprobe", "-a", "veth", "rdma_rxe", "ib_uverbs"); err != nil {
 		return b, err
 	}
+	if err := b.deepenBacklog(); err != nil {
+		return b, err
+	}
 	if err := b.does([]string{"ip", "link", "add", b.peer.iface, "type", "veth", "peer", "name", b.ours.iface},
 		[]string{"ip", "link", "del", b.peer.iface}); err != nil {
 		return b, err
@@ -98,6 +101,34 @@ func (b *bed) does(args, back []string) error {
 	}
 	b.undo = append(b.undo, back)
 	return nil
+}
+
+// deepenBacklog makes a clean link clean: READ responses come in bursts of thousands of packets, and what a processor has
+// not taken up when its backlog is full is dropped.
+func (b *bed) deepenBacklog() error {
+	const file = "/proc/sys/net/core/netdev_max_backlog"
+	before, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	return b.does([]string{"sysctl", "-qw", "net.core.netdev_max_backlog=100000"},
+		[]string{"sysctl", "-qw", "net.core.netdev_max_backlog=" + strings.TrimSpace(string(before))})
+}
+
+// backlogDrops is how many packets all processors have dropped because their backlog was full.
+func backlogDrops() int64 {
+	text, err := os.ReadFile("/proc/net/softnet_stat") // a line a processor: packets, dropped, ... in hex
+	if err != nil {
+		return 0
+	}
+	var sum int64
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Fields(line); len(f) > 1 {
+			n, _ := strconv.ParseInt(f[1], 16, 64)
+			sum += n
+		}
+	}
+	return sum
 }
 
 // tearDown takes back what makeBed did, the last first.
@@ -196,10 +227,10 @@ func (e *end) findGIDs() error {
 	}
 }
 
-// counters reads rxe's own counters of one device.
+// counters reads rxe's own counters of one device, and the kernel's of packets dropped on the way.
 func (e *end) counters() map[string]int64 {
 	dir := filepath.Join("/sys/class/infiniband", e.device, "ports/1/hw_counters")
-	all := make(map[string]int64)
+	all := map[string]int64{"backlog_drops": backlogDrops()}
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return all

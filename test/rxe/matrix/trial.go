@@ -20,7 +20,7 @@ type trial struct {
 	bed        *bed
 	ours, peer *process
 	pcap       string
-	counted    map[string]int64 // rxe's counters before
+	counted    map[string]int64 // the counters before
 	log        strings.Builder  // what goes beside the outputs of a failed cell
 }
 
@@ -239,7 +239,7 @@ func (t *trial) save(dir string) error {
 	now := t.bed.peer.counters()
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		if d := now[name] - t.counted[name]; d != 0 {
-			fmt.Fprintf(&t.log, "%s %s %+d\n", t.bed.peer.device, name, d)
+			fmt.Fprintf(&t.log, "%s %+d\n", name, d)
 		}
 	}
 	files := map[string][]byte{"log": []byte(t.log.String())}
