@@ -101,7 +101,7 @@ func pattern(n int, seed byte) []byte {
 }
 
 // send sends whole frames in one batch, waiting for room.
-func send(t *testing.T, l link.Link, frames ...[]byte) {
+func send(t testing.TB, l link.Link, frames ...[]byte) {
 	t.Helper()
 	q := l.Queues()[0]
 	for len(frames) > 0 {
@@ -126,7 +126,7 @@ func send(t *testing.T, l link.Link, frames ...[]byte) {
 }
 
 // receive takes copies of up to n frames, waiting up to the given time for the next.
-func receive(t *testing.T, l link.Link, n int, patience time.Duration) [][]byte {
+func receive(t testing.TB, l link.Link, n int, patience time.Duration) [][]byte {
 	t.Helper()
 	q := l.Queues()[0]
 	var got [][]byte

@@ -25,14 +25,14 @@ type lab struct {
 
 // host is a namespace of a lab. Everything done in it is done through in.
 type host struct {
-	t  *testing.T
+	t  testing.TB
 	ns netns.NsHandle
 	nl *netlink.Handle
 	n  int // 1 or 2: the last byte of its addresses
 }
 
 // newLab makes a lab, or skips the test for lack of privilege.
-func newLab(t *testing.T, mtu int) *lab {
+func newLab(t testing.TB, mtu int) *lab {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("making network namespaces needs root")
@@ -52,7 +52,7 @@ func newLab(t *testing.T, mtu int) *lab {
 	return l
 }
 
-func newHost(t *testing.T, n int) *host {
+func newHost(t testing.TB, n int) *host {
 	t.Helper()
 	h := &host{t: t, n: n}
 	made := make(chan error)
@@ -153,7 +153,7 @@ func (h *host) open(o link.Options) link.Link {
 }
 
 // eventually waits up to five seconds for something that must come true.
-func eventually(t *testing.T, what string, is func() bool) {
+func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if is() {
