@@ -6,7 +6,8 @@ import (
 	"github.com/go-roce/roce/bth"
 )
 
-// TestNoAllocation asserts that nothing on the way of a packet, in or out, taken or dropped, allocates.
+// TestNoAllocation asserts that nothing on the way of a packet, in or out, taken or
+// dropped, allocates.
 func TestNoAllocation(t *testing.T) {
 	var (
 		e bth.Envelope

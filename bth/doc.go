@@ -27,12 +27,12 @@
 // No input makes a decoder panic or read past what the headers say: every length is
 // checked once, before anything depends on it, and an opcode that is not in the
 // table is refused before its length is looked at. Whatever is refused has a
-// [Drop], an error that indexes counters. Of hostile input no more than this is taken
-// on trust: nothing in a packet is worth believing until its ICRC is right, and the ICRC is
-// no protection against forgery.
+// [Drop], an error that indexes counters. Believe nothing of a packet before its ICRC
+// was found right; and the ICRC shows damage, not forgery.
 //
-// Nothing here allocates, keeps a reference beyond what its documentation says, locks,
-// or reads a clock. Decoded slices alias the frame.
+// Nothing on the way of a packet, in or out, allocates. Nothing here keeps a reference
+// beyond what its documentation says, locks, or reads a clock. Decoded slices alias
+// the frame.
 //
 // Reserved bits are sent as zero and ignored on receipt (IBA C9-6), so a packet whose
 // reserved bits are zero is the same bytes after decoding and encoding.
@@ -41,9 +41,9 @@
 //
 // RC, UC, UD and CNP are spoken; RD and XRC opcodes have names and are dropped as
 // unsupported. IPv4 options, IPv6 extension headers, fragments, second VLAN
-// tags and RoCE version 1 are refused. Rules that need the state of a queue pair, such as the size
-// of a FIRST packet or the order of opcodes, are not checked here.
+// tags and RoCE version 1 are refused. Rules that need the state of a queue pair, such
+// as the size of a FIRST packet or the order of opcodes, are not checked here.
 //
-// Linux rxe 6.2 to 7.2 computes the ICRC of FLUSH over the headers twice, against the specification; its
-// FLUSH packets fail verification here, and it drops ours.
+// Linux rxe 6.2 to 7.2 computes the ICRC of FLUSH over the headers twice, against the
+// specification: its FLUSH packets fail verification here, and it drops ours.
 package bth

@@ -13,15 +13,15 @@ const (
 	DropShort        // the frame ends inside a header of Ethernet, IP or UDP
 	DropVLAN         // more than one VLAN tag
 	DropIPOptions    // IPv4 options, or IPv6 extension headers
-	DropFragment     // an IP fragment: of a RoCEv2 datagram, or of one whose ports are in another fragment
+	DropFragment     // an IP fragment that is of a RoCEv2 datagram, or may be
 	DropIPChecksum   // wrong IPv4 header checksum
 	DropLength       // IP and UDP lengths disagree with each other or the frame
-	DropMerged       // several packets merged by receive offload that cannot be told apart: bytes behind the datagram, or too many in it
+	DropMerged       // several packets that receive offload merged and nobody can cut
 	DropTVer         // transport version other than 0
 	DropOpcode       // an opcode without a name
 	DropUnsupported  // an RD or XRC opcode
 	DropHeaderLength // the IB packet is shorter than its headers and ICRC
-	DropPad          // payload or pad where the opcode has none, more pad than there is room, or a length that is no multiple of four
+	DropPad          // pad count, payload and length do not fit each other or the opcode
 	DropICRC         // wrong invariant CRC
 )
 

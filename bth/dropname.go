@@ -51,7 +51,8 @@ func (d Drop) String() string {
 	return fmt.Sprintf("drop_%d", uint8(d))
 }
 
-// Error says in a sentence why the packet was not taken. DropNone is no error: compare before returning a Drop as one.
+// Error says in a sentence why the packet was not taken. DropNone is no error: compare
+// before returning a Drop as one.
 func (d Drop) Error() string {
 	if d.named() {
 		return "bth: " + dropTexts[d].sentence

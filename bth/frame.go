@@ -42,7 +42,8 @@ type Envelope struct {
 	VLAN uint16
 	// SrcPort is the UDP source port: entropy for load balancing, no address.
 	SrcPort uint16
-	// TrafficClass is the IPv4 TOS or IPv6 traffic class: DSCP, and ECN in the two lowest bits.
+	// TrafficClass is the IPv4 TOS or IPv6 traffic class: DSCP, and in the two lowest
+	// bits ECN.
 	TrafficClass uint8
 	// HopLimit is the IPv4 TTL or IPv6 hop limit.
 	HopLimit uint8

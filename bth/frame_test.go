@@ -71,6 +71,11 @@ func TestEnvelope_Verdicts(t *testing.T) {
 		{"reserved flag", "IPv4", func(f []byte) []byte { f[eth+6] |= 0x80; fixChecksum(f, eth); return f }, bth.DropNone},
 
 		{"IP longer than the frame", "IPv4", func(f []byte) []byte { return f[:len(f)-1] }, bth.DropLength},
+		{"IP longer than the frame, UDP ending before", "IPv4", func(f []byte) []byte {
+			put16(f, eth+2, 200)
+			fixChecksum(f, eth)
+			return append(f, make([]byte, 20)...)
+		}, bth.DropLength},
 		{"IP longer than UDP", "IPv4", func(f []byte) []byte { add16(f, eth+v4+4, -4); return f }, bth.DropLength},
 		{"IP shorter than UDP", "IPv4", func(f []byte) []byte { add16(f, eth+2, -4); fixChecksum(f, eth); return f }, bth.DropLength},
 		{"IP shorter than its header", "IPv4", func(f []byte) []byte { put16(f, eth+2, 19); fixChecksum(f, eth); return f }, bth.DropLength},
@@ -166,8 +171,9 @@ func TestEnvelope_Truncated(t *testing.T) {
 	}
 }
 
-// TestPacket_Truncated cuts the IB packet of every opcode and sends the rest with lengths and ICRC that are right for it:
-// what lacks a header is refused by its length alone.
+// TestPacket_Truncated cuts the IB packet of every opcode and sends the rest with
+// lengths and ICRC that are right for it: what lacks a header is refused by its length
+// alone.
 func TestPacket_Truncated(t *testing.T) {
 	var (
 		c bth.ICRC

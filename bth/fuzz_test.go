@@ -7,7 +7,8 @@ import (
 	"github.com/go-roce/roce/bth"
 )
 
-// addCaptures seeds a fuzz target with frames of every kind: the first few of each capture, and all of those with odd frames.
+// addCaptures seeds a fuzz target with frames of every kind: the first few of each
+// capture, and all of those with odd frames.
 func addCaptures(f *testing.F, add func(frame []byte)) {
 	f.Helper()
 	for _, name := range captureNames(f) {
@@ -23,8 +24,8 @@ func addCaptures(f *testing.F, add func(frame []byte)) {
 	}
 }
 
-// FuzzDecodeFrame: no frame panics, and what is taken has lengths that add up, a right ICRC by the reference, and
-// is the same after encoding and decoding.
+// FuzzDecodeFrame: no frame panics, and what is taken has lengths that add up, a right
+// ICRC by the reference, and is the same after encoding and decoding.
 func FuzzDecodeFrame(f *testing.F) {
 	addCaptures(f, func(frame []byte) { f.Add(frame) })
 	var (
@@ -125,7 +126,8 @@ func FuzzSuperFrame(f *testing.F) {
 	})
 }
 
-// aloneIsRight checks a packet cut out of a super-frame by the reference, its identification so many above the frame's.
+// aloneIsRight checks a packet cut out of a super-frame by the reference, its
+// identification so many above the frame's.
 func aloneIsRight(frame []byte, e *bth.Envelope, ibLen int, above uint16) bool {
 	frame = bytes.Clone(frame)
 	ip := frame[e.L3:]

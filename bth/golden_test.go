@@ -142,7 +142,8 @@ func withRightICRC(c *bth.ICRC, e *bth.Envelope) []byte {
 	return appendICRC(bytes.Clone(ib), c.Start(append(bytes.Clone(e.Head), ib...)))
 }
 
-// rebuildFrame encodes a decoded packet with all headers, from a path made of what its envelope says.
+// rebuildFrame encodes a decoded packet with all headers, from a path made of what its
+// envelope says.
 func rebuildFrame(t *testing.T, c *bth.ICRC, e *bth.Envelope, p *bth.Packet) []byte {
 	t.Helper()
 	path := bth.Path{

@@ -5,31 +5,33 @@ import (
 	"hash/crc32"
 )
 
-// ICRC computes invariant CRCs (IBA 7.8.1, annex A17.3.3): the CRC-32 of Ethernet over IP header,
-// UDP header, BTH and everything after them but the ICRC, with ones in place of what
-// may change on the way: IPv4 TOS, TTL and header checksum, or IPv6 traffic
-// class, flow label and hop limit; UDP checksum; and the byte of the BTH with
-// FECN and BECN. It travels least significant byte first.
+// ICRC computes invariant CRCs (IBA 7.8.1 and annex A17): the CRC-32 of Ethernet over
+// IP header, UDP header, BTH and everything after them but the ICRC, with ones in
+// place of what may change on the way: IPv4 TOS, TTL and header checksum, or IPv6
+// traffic class, flow label and hop limit; UDP checksum; and the byte of the BTH
+// with FECN and BECN. It travels least significant byte first.
 //
-// An ICRC is the memory its calls work in. Keep one for long, in what owns the frames:
-// made for each call it costs an allocation, since what hash/crc32 is given escapes.
+// An ICRC is the memory its calls work in, and not for two goroutines at a time. Keep
+// one for long, in what owns the frames: made for each call it costs an
+// allocation, since what hash/crc32 is given escapes.
 type ICRC struct {
-	// buf is zeros, four ones from preset, the headers from headers on with their
-	// variant fields set to ones, and as much of the packet as is summed with them.
+	// buf is zeros, four bytes of ones at icrcPreset, from icrcHeaders on the IP and UDP
+	// headers with their variant fields set to ones, and as much of the packet as is
+	// summed with them.
 	buf [icrcHeaders + ipv6Len + udpLen + icrcSmall]byte
 	// constantID remembers that merged frames of late came from a sender whose IPv4
 	// identification does not count.
 	constantID bool
 }
 
-// hash/crc32 is fast over 64 bytes or more and multiples of 16, and byte for byte slow over the rest. Zeros in front
-// do not change a CRC whose register begins at zero, which is how headers of any length
-// are brought to such a multiple.
+// hash/crc32 is fast over 64 bytes or more and multiples of 16, and slow, byte by
+// byte, over what is left. Zeros in front do not change a CRC whose register
+// begins at zero, which is how headers of any length are brought to such a multiple.
 const (
 	icrcBlock = 16
 	icrcFast  = 64
-	// icrcPreset is where the CRC begins: eight ones stand for the local route header that
-	// RoCEv2 lacks; the register's own initial ones turn the first four into zeros.
+	// icrcPreset is where the CRC begins. Eight bytes of ones stand for the local route
+	// header that RoCEv2 lacks; the register's own initial ones turn four of them into zeros.
 	icrcPreset  = 28
 	icrcHeaders = icrcPreset + 4
 	// icrcSmall is how many bytes of IB packet are copied rather than summed on their own.
@@ -68,11 +70,12 @@ func UpdateICRC(crc uint32, b []byte) uint32 { return crc32.Update(crc, crc32.IE
 // PutICRC writes a CRC that is complete as the four bytes of an ICRC.
 func PutICRC(b []byte, crc uint32) { binary.LittleEndian.PutUint32(b, crc) }
 
-// Verify reports whether ib, one IB packet of the envelope from BTH to ICRC, ends in the right ICRC.
+// Verify reports whether ib, one IB packet of the envelope from BTH to ICRC, ends in
+// the right ICRC.
 //
-// The index-th packet (from 0) of a super-frame is verified with the headers it had or will have when it
-// travels alone: its own lengths, and as IPv4 identification that of the frame plus
-// index, or else that of the frame, since a sender may count or not.
+// The packet at index (from 0) of a super-frame is verified with the headers it has
+// when it travels alone: its own lengths, and as IPv4 identification that of the frame
+// plus index, or else that of the frame, since a sender may count or not.
 func (c *ICRC) Verify(e *Envelope, ib []byte, index int) bool {
 	if len(ib) < minPacket {
 		return false
@@ -98,14 +101,15 @@ func (c *ICRC) Verify(e *Envelope, ib []byte, index int) bool {
 	return true
 }
 
-// Explain names the fault of a packet that Verify refused: DropMerged if its beginning is a
-// packet with a right ICRC of its own, which receive offload put others behind, otherwise DropICRC.
+// Explain names the fault of a packet that Verify refused: DropMerged if it begins with
+// a packet that has a right ICRC of its own, so that receive offload must have put
+// others behind it, otherwise DropICRC.
 func (c *ICRC) Explain(e *Envelope, ib []byte) Drop {
 	// An attacker could make every place look like the beginning of a packet.
 	const maxTries = 4
 	tries := 0
 	for n := minPacket; n+minPacket <= len(ib) && tries < maxTries; n += 4 {
-		// Merged packets are of one flow: transport version, P_Key and destination repeat.
+		// Merged packets are of one flow: version, P_Key and destination repeat.
 		next := ib[n:]
 		if next[1]&0x0F != 0 || [2]byte(next[2:]) != [2]byte(ib[2:]) || [3]byte(next[5:]) != [3]byte(ib[5:]) {
 			continue

@@ -84,8 +84,9 @@ func TestICRC_Vectors(t *testing.T) {
 	}
 }
 
-// TestICRC_InParts gives the same CRC however headers and payload are split into Start and UpdateICRC,
-// and whether the headers are read from the frame or come from the path.
+// TestICRC_InParts gives the same CRC however headers and payload are split into Start
+// and UpdateICRC, and whether the headers are read from the frame or come from the
+// path.
 func TestICRC_InParts(t *testing.T) {
 	var c bth.ICRC
 	for kind, path := range testPaths {
@@ -129,8 +130,9 @@ func TestICRC_TooShort(t *testing.T) {
 	}
 }
 
-// superFrame builds n packets of size bytes of payload, the last of lastSize, behind one header, as they
-// go to a kernel that cuts them: the ICRC of each is the one for the header it will have.
+// superFrame builds n packets of size bytes of payload, the last of lastSize, behind
+// one header, as they go to a kernel that cuts them: the ICRC of each is the one for
+// the header it will have.
 func superFrame(c *bth.ICRC, encap *bth.Encap, n, size, lastSize int, id uint16, counts bool) (frame []byte, segment int) {
 	frame = make([]byte, encap.Len())
 	for i := range n {
@@ -205,7 +207,8 @@ func TestICRC_SuperFrame(t *testing.T) {
 	}
 }
 
-// TestICRC_Laws compares with the bit-by-bit reference whatever is sent, and finds every flipped bit of the IB packet but in the masked byte.
+// TestICRC_Laws compares with the bit-by-bit reference whatever is sent, and finds
+// every flipped bit of the IB packet but in the masked byte.
 func TestICRC_Laws(t *testing.T) {
 	var c bth.ICRC
 	rapid.Check(t, func(t *rapid.T) {
@@ -254,8 +257,8 @@ func TestICRC_Explain(t *testing.T) {
 	}
 }
 
-// TestICRC_ExplainIsBounded: a payload made to look like packets all over costs a few CRCs, not one a word, so the
-// packet at the end of such a row is not looked for.
+// TestICRC_ExplainIsBounded: a payload made to look like packets all over costs a few
+// CRCs, not one a word, so the packet at the end of such a row is not looked for.
 func TestICRC_ExplainIsBounded(t *testing.T) {
 	var c bth.ICRC
 	encap := newEncap(t, testPaths["IPv4"])

@@ -34,9 +34,9 @@ const (
 //
 // All lengths are checked before anything is taken from behind the BTH, an opcode
 // without a name before its length. Reserved bits and pad bytes are ignored
-// (IBA C9-6). Extension headers that the opcode has not keep what an earlier packet left in them.
-// Whenever ib has at least 16 bytes the BTH is decoded, whatever the verdict, so
-// that a dropped packet can be shown.
+// (IBA C9-6). Extension headers that the opcode has not keep what an earlier packet
+// left in them. If ib has at least 16 bytes the BTH is decoded whatever the
+// verdict, so that a dropped packet can be shown.
 func (p *Packet) Decode(e *Envelope, ib []byte) Drop {
 	if len(ib) < minPacket {
 		return DropHeaderLength
@@ -69,8 +69,8 @@ func (p *Packet) Decode(e *Envelope, ib []byte) Drop {
 	return DropNone
 }
 
-// DecodeFrame decodes a frame with one packet and verifies its ICRC. Packets that
-// receive offload merged behind our back, seen as one with a wrong ICRC, are named DropMerged.
+// DecodeFrame decodes a frame with one packet and verifies its ICRC. If that is wrong
+// because receive offload merged packets unasked, the verdict is DropMerged.
 func (p *Packet) DecodeFrame(c *ICRC, frame []byte) Drop {
 	var e Envelope
 	if d := e.Decode(frame); d != DropNone {

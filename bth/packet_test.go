@@ -16,7 +16,8 @@ func decodeIB(p *bth.Packet, ib []byte) bth.Drop {
 	return p.Decode(&bth.Envelope{}, ib)
 }
 
-// TestPacket_RoundTrip builds a packet of every opcode over every kind of path and takes it apart again.
+// TestPacket_RoundTrip builds a packet of every opcode over every kind of path and
+// takes it apart again.
 func TestPacket_RoundTrip(t *testing.T) {
 	var (
 		p bth.Packet
@@ -170,7 +171,8 @@ func TestPacket_RoundTripLaws(t *testing.T) {
 	})
 }
 
-// TestHeaders_AppendToMasks writes fields that hold more bits than the wire has: neighbours stay as they are.
+// TestHeaders_AppendToMasks writes fields that hold more bits than the wire has:
+// neighbours stay as they are.
 func TestHeaders_AppendToMasks(t *testing.T) {
 	for _, o := range []bth.Opcode{bth.UDSendOnly, bth.RCAcknowledge, bth.RCFlush} {
 		h := sampleHeaders(o)
@@ -199,7 +201,8 @@ func TestHeaders_AppendToUnspoken(t *testing.T) {
 	}
 }
 
-// TestHeaders_AppendToDirtyMemory: the reserved bytes of a CNP are written, not left as the buffer has them.
+// TestHeaders_AppendToDirtyMemory: the reserved bytes of a CNP are written, not left as
+// the buffer has them.
 func TestHeaders_AppendToDirtyMemory(t *testing.T) {
 	spoken(func(o bth.Opcode, _ *bth.Info) {
 		h := sampleHeaders(o)

@@ -12,7 +12,8 @@ const DefaultHopLimit = 64
 // Path is what Ethernet, IP and UDP headers say on the way to a peer.
 type Path struct {
 	SrcMAC, DstMAC [6]byte
-	// VLAN is the tag control information (priority and VLAN identifier) of an 802.1Q tag; 0 sends none.
+	// VLAN is the tag control information (priority and VLAN identifier) of an 802.1Q
+	// tag; 0 sends none.
 	VLAN uint16
 	// Src and Dst are both IPv4 or both IPv6. IPv4-mapped IPv6 addresses, the
 	// form a GID has, count as IPv4.
@@ -27,8 +28,8 @@ type Path struct {
 	FlowLabel uint32
 }
 
-// Encap is the Ethernet, IP and UDP header of a path, made once and written before each
-// of its packets. It is a value and may be copied.
+// Encap is the Ethernet, IP and UDP header of a path, made once and written in front
+// of each of its packets. It is a value and may be copied.
 type Encap struct {
 	head   [etherLen + vlanLen + ipv6Len + udpLen]byte
 	masked [ipv6Len + udpLen]byte // IP and UDP header as the ICRC sees them
@@ -91,10 +92,11 @@ func (e *Encap) Len() int { return e.n }
 // L3 returns the offset of the IP header in them.
 func (e *Encap) L3() int { return e.l3 }
 
-// Put writes the headers of an IB packet of ibLen bytes, BTH to ICRC, to the beginning of b,
-// which has at least Len bytes, and returns Len. For a super-frame ibLen is that of all its
-// packets together, at most 65507 bytes. id is the IPv4 identification. Don't Fragment is set
-// and the UDP checksum is 0, as RoCEv2 senders have it on IPv4 and IPv6 (RFC 6935).
+// Put writes the headers of an IB packet of ibLen bytes, BTH to ICRC, to the beginning
+// of b, which has at least Len bytes, and returns Len. For a super-frame ibLen is
+// that of all its packets together, at most 65507 bytes. id is the IPv4 identification.
+// Don't Fragment is set, and the UDP checksum is 0, as RoCEv2 senders have it on
+// IPv4 and IPv6 (RFC 6935).
 func (e *Encap) Put(b []byte, ibLen int, id uint16) int {
 	b = b[:e.n]
 	copy(b, e.head[:])
@@ -112,9 +114,9 @@ func (e *Encap) Put(b []byte, ibLen int, id uint16) int {
 	return e.n
 }
 
-// SourcePort returns the UDP source port, 0xC000 to 0xFFFF, of the packets between two queue pairs:
-// a hash of the flow label, or of both queue pair numbers if that is 0. Both ends of
-// a connection get the same one, and the same that Linux drivers and hardware choose.
+// SourcePort returns the UDP source port, 0xC000 to 0xFFFF, of the packets between two
+// queue pairs: a hash of the flow label, or of both queue pair numbers if that is 0.
+// Both ends of a connection get the same one, the one that Linux's drivers choose.
 func SourcePort(flowLabel uint32, lqpn, rqpn QPN) uint16 {
 	label := flowLabel & 0xFFFFF
 	if label == 0 {

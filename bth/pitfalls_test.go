@@ -11,8 +11,9 @@ import (
 
 // Each test here holds a thing that other RoCE implementations once had wrong.
 
-// TestPitfall01_ICRCCoversThePad: at every size around a word and around each path MTU, of every opcode with payload,
-// over IPv4 and IPv6, the ICRC is over payload and pad, built and verified.
+// TestPitfall01_ICRCCoversThePad: at every size around a word and around each path MTU,
+// of every opcode with payload, over IPv4 and IPv6, the ICRC is over payload and pad,
+// built and verified.
 func TestPitfall01_ICRCCoversThePad(t *testing.T) {
 	sizes := []int{1, 2, 3, 4, 5}
 	for mtu := bth.MinPathMTU; mtu <= bth.MaxPathMTU; mtu *= 2 {
@@ -60,8 +61,8 @@ func TestPitfall01_ICRCCoversThePad(t *testing.T) {
 	}
 }
 
-// maskedBytes is the offsets behind the IP header's beginning that the ICRC does not cover, and that no other
-// check looks at, with the bits that may change.
+// maskedBytes is the offsets behind the IP header's beginning that the ICRC does not
+// cover, and that no other check looks at, with the bits that may change.
 var maskedBytes = map[string]map[int]byte{
 	"IPv4": {
 		1:  0xFF, // TOS
@@ -82,8 +83,9 @@ var maskedBytes = map[string]map[int]byte{
 	},
 }
 
-// TestPitfall02_ICRCIsOverTheFinalHeaders: the packet is refused when any bit that the ICRC covers
-// is another on arrival: identification, Don't Fragment, lengths, ports, addresses, headers, payload.
+// TestPitfall02_ICRCIsOverTheFinalHeaders: the packet is refused when any bit that the
+// ICRC covers is another on arrival: identification, Don't Fragment, lengths, ports,
+// addresses, headers, payload.
 func TestPitfall02_ICRCIsOverTheFinalHeaders(t *testing.T) {
 	flipEveryBit(t, func(kind string, offset, bit int, d bth.Drop) {
 		if maskedBytes[kind][offset]&(1<<bit) == 0 && d == bth.DropNone {
@@ -101,8 +103,9 @@ func TestPitfall03_ICRCMasks(t *testing.T) {
 	})
 }
 
-// flipEveryBit gives the verdict on a good frame with each bit from the IP header on flipped and, in IPv4, the header checksum
-// right for it, as a router leaves it. Where the bit is one of the checksum that is left wrong.
+// flipEveryBit gives the verdict on a good frame with each bit from the IP header on
+// flipped and, in IPv4, the header checksum right for it, as a router leaves it. Where
+// the bit is one of the checksum that is left wrong.
 func flipEveryBit(t *testing.T, verdict func(kind string, offset, bit int, d bth.Drop)) {
 	t.Helper()
 	var (
@@ -124,7 +127,8 @@ func flipEveryBit(t *testing.T, verdict func(kind string, offset, bit int, d bth
 	}
 }
 
-// TestPitfall04_ReservedBits: zero when sent, ignored on receipt (IBA C9-6); MigReq is taken either way.
+// TestPitfall04_ReservedBits: zero when sent, ignored on receipt (IBA C9-6); MigReq is
+// taken either way.
 func TestPitfall04_ReservedBits(t *testing.T) {
 	var p, q bth.Packet
 	spoken(func(o bth.Opcode, info *bth.Info) {
@@ -166,8 +170,9 @@ func sampleFor(o bth.Opcode) []byte {
 	return h.AppendTo(nil)
 }
 
-// TestPitfall05_ShortBeforeArithmetic: whatever the first bytes say, a packet shorter than its headers, pad and ICRC is
-// refused, and one whose opcode has no name before its length is looked at.
+// TestPitfall05_ShortBeforeArithmetic: whatever the first bytes say, a packet shorter
+// than its headers, pad and ICRC is refused, and one whose opcode has no name before
+// its length is looked at.
 func TestPitfall05_ShortBeforeArithmetic(t *testing.T) {
 	var p bth.Packet
 	for o := range 256 {
@@ -198,7 +203,8 @@ func TestPitfall05_ShortBeforeArithmetic(t *testing.T) {
 	}
 }
 
-// TestPitfall06_Checksums: a wrong IPv4 header checksum is a reason to drop, a wrong UDP checksum is none: the ICRC decides.
+// TestPitfall06_Checksums: a wrong IPv4 header checksum is a reason to drop, a wrong
+// UDP checksum is none: the ICRC decides.
 func TestPitfall06_Checksums(t *testing.T) {
 	var (
 		c bth.ICRC
@@ -226,8 +232,9 @@ func TestPitfall06_Checksums(t *testing.T) {
 	}
 }
 
-// TestPitfall07_OddEncapsulation: fragments, IP options, IPv6 extension headers and second tags, cut at every
-// place, have a name each and never a panic. TestEnvelope_Verdicts has the cases one by one.
+// TestPitfall07_OddEncapsulation: fragments, IP options, IPv6 extension headers and
+// second tags, cut at every place, have a name each and never a panic.
+// TestEnvelope_Verdicts has the cases one by one.
 func TestPitfall07_OddEncapsulation(t *testing.T) {
 	v4, _ := goodFrame(t, "IPv4")
 	v6, _ := goodFrame(t, "IPv6")
@@ -267,8 +274,9 @@ func TestPitfall07_OddEncapsulation(t *testing.T) {
 	}
 }
 
-// TestPitfall08_SilentDropsHaveNames: a wrong transport version is dropped here; what the endpoint drops for its P_Key,
-// destination or source reaches it undisturbed, and those drops have counters.
+// TestPitfall08_SilentDropsHaveNames: a wrong transport version is dropped here; what
+// the endpoint drops for its P_Key, destination or source reaches it undisturbed, and
+// those drops have counters.
 func TestPitfall08_SilentDropsHaveNames(t *testing.T) {
 	var p bth.Packet
 	for v := range uint8(16) {
@@ -294,8 +302,9 @@ func TestPitfall08_SilentDropsHaveNames(t *testing.T) {
 	}
 }
 
-// TestPitfall09_MergedFrames: bytes behind the datagram are a trailer as long as no packet fits in them; more is
-// counted as merged, with advice, and so is a datagram with more than one packet in it.
+// TestPitfall09_MergedFrames: bytes behind the datagram are a trailer as long as no
+// packet fits in them; more is counted as merged, with advice, and so is a datagram
+// with more than one packet in it.
 func TestPitfall09_MergedFrames(t *testing.T) {
 	var (
 		c bth.ICRC

@@ -10,8 +10,9 @@ import (
 	"github.com/go-roce/roce/bth"
 )
 
-// TestGolden_Tshark compares every RoCEv2 frame of every capture with the fields that tshark
-// found in it (testdata/tshark, written by generate.sh there), and lets tshark say which frames are RoCEv2.
+// TestGolden_Tshark compares every RoCEv2 frame of every capture with the fields that
+// tshark found in it (testdata/tshark, written by generate.sh there), and lets tshark
+// say which frames are RoCEv2.
 func TestGolden_Tshark(t *testing.T) {
 	var (
 		e bth.Envelope
@@ -49,7 +50,8 @@ func TestGolden_Tshark(t *testing.T) {
 				extensionFields(got, &p)
 				payloadFields(got, &p, e.IB)
 			} else {
-				// tshark looks behind the BTH of what is refused here, and not behind the BTH of opcodes it does not know.
+				// tshark looks behind the BTH of what is refused here, and not behind
+				// the BTH of opcodes it does not know.
 				for _, f := range []string{"infiniband.invariant.crc", "data.data"} {
 					got[f] = want[f]
 				}
@@ -68,7 +70,8 @@ func TestGolden_Tshark(t *testing.T) {
 	}
 }
 
-// tsharkKnows reports whether tshark 4.0 knows the layout of an opcode: not of FLUSH, ATOMIC WRITE and CNP.
+// tsharkKnows reports whether tshark 4.0 knows the layout of an opcode: not of FLUSH,
+// ATOMIC WRITE and CNP.
 func tsharkKnows(o bth.Opcode) bool {
 	return o != bth.RCFlush && o != bth.RCAtomicWrite && o != bth.CongestionNotification
 }
@@ -166,8 +169,8 @@ func extensionFields(f map[string]string, p *bth.Packet) {
 	}
 }
 
-// payloadFields adds the ICRC, which tshark reads as big-endian, and payload with pad. Of management
-// datagrams tshark dissects the payload instead of showing it.
+// payloadFields adds the ICRC, which tshark reads as big-endian, and payload with pad.
+// Of management datagrams tshark dissects the payload instead of showing it.
 func payloadFields(f map[string]string, p *bth.Packet, ib []byte) {
 	if p.Flags.Has(bth.HasDETH) && len(p.Payload) == 0 {
 		return // tshark 4.0 stops before the ICRC of an empty datagram
