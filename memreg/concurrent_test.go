@@ -96,15 +96,18 @@ func TestTable_LookupsBesideRegisterAndDeregister(t *testing.T) {
 // A key that several loops invalidate at the same time is invalidated by one of them.
 func TestInvalidate_HappensOnce(t *testing.T) {
 	tb := newTable()
-	var keys [20_000]Key
+	var keys [50_000]Key
 	b := words(8)
 	for i := range keys {
 		keys[i] = register(t, tb, b, Options{Access: everything}).Key()
 	}
-	var done atomic.Int64
+	var done, ready atomic.Int64
 	var w sync.WaitGroup
-	for range 4 {
-		w.Go(func() { // each meets the others wherever it catches up with them
+	for range 2 {
+		w.Go(func() { // the one meets the other wherever it catches up
+			for ready.Add(1); ready.Load() < 2; {
+				runtime.Gosched()
+			}
 			for _, k := range keys {
 				if tb.Invalidate(k, ours) == FaultNone {
 					done.Add(1)

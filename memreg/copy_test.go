@@ -3,9 +3,11 @@ package memreg
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -93,6 +95,30 @@ func TestCopy_WhoSeesTheLastByteSeesTheMessage(t *testing.T) {
 				w.Wait()
 			})
 		}
+	}
+}
+
+// A word that ends a copy is never seen half written, so a program may poll for any change of it.
+func TestCopy_StoresAWordAtTheEndInOnePiece(t *testing.T) {
+	for _, n := range []int{8, 11, 16, 64, 1000} {
+		r := register(t, newTable(), alignedTo(8-n%8, n), Options{Access: LocalWrite})
+		var stop atomic.Bool
+		var w sync.WaitGroup
+		w.Go(func() {
+			var frames [2][]byte
+			frames[0], frames[1] = make([]byte, n), bytes.Repeat([]byte{0xff}, n)
+			for i := 0; !stop.Load(); i++ {
+				Copy(r.Bytes(), frames[i%2])
+			}
+		})
+		for range 100_000 {
+			if v := r.LoadUint64(n - 8); v != 0 && v != math.MaxUint64 {
+				t.Errorf("%d bytes: saw %#016x of a word that is all zeros or all ones", n, v)
+				break
+			}
+		}
+		stop.Store(true)
+		w.Wait()
 	}
 }
 

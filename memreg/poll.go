@@ -11,9 +11,10 @@ import (
 func (r *Region) LoadUint8(off int) byte { return loadByte(&r.mem[off]) }
 
 // LoadUint64 reads the 8 bytes at offset off, in host byte order and in one piece,
-// while the endpoint may write them by copies or atomics. Like LoadUint8 it lets the
-// program see what came before. It panics if they are not in the region, or not
-// aligned to 8 bytes in memory.
+// while the endpoint may write them. It sees atomics and a word at the end of a
+// packet's payload whole; other words may be half old while they are being written.
+// Like LoadUint8 it lets the program see what came before. It panics if the bytes are
+// not in the region, or not aligned to 8 in memory.
 func (r *Region) LoadUint64(off int) uint64 { return atomic.LoadUint64(r.wordAt("LoadUint64", off)) }
 
 // StoreUint64 writes 8 bytes at offset off in one piece, while the endpoint may read

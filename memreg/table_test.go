@@ -221,7 +221,7 @@ func TestTable_DoesNotGrowByChurn(t *testing.T) {
 	tb := newTable()
 	b := words(8)
 	var live []Key
-	for range 50_000 {
+	for range 20_000 {
 		live = append(live, register(t, tb, b, Options{}).Key())
 		if len(live) > 100 {
 			deregister(t, tb, live[0])

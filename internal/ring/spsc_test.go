@@ -122,7 +122,7 @@ func TestLen_NeverExceedsTheCapacity(t *testing.T) {
 func TestSPSC_CarriesEveryValueOnceAndInOrder(t *testing.T) {
 	for _, capacity := range []int{1, 2, 8, 256} {
 		t.Run(fmt.Sprint(capacity), func(t *testing.T) {
-			total := uint64(50_000)
+			total := uint64(20_000)
 			r := New[[3]uint64](capacity)
 			startAt(r, -uint32(total/2))
 			var w sync.WaitGroup
