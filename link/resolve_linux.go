@@ -30,7 +30,7 @@ func (r *rawLink) Resolve(ctx context.Context, src, dst netip.Addr) (Route, erro
 		return Route{}, fmt.Errorf("%v is on interface %s, but this link is on %s: open the other", dst, z, r.name)
 	}
 	dst, src = dst.WithZone("").Unmap(), src.WithZone("").Unmap()
-	if !dst.IsValid() || dst.IsUnspecified() || dst.IsMulticast() {
+	if !dst.IsValid() || dst.IsUnspecified() || dst.IsMulticast() || dst == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
 		return Route{}, fmt.Errorf("%v is not the address of one peer", dst)
 	}
 	if err := r.checkSource(src, dst); err != nil {
