@@ -9,6 +9,7 @@ import (
 // READ response, or an atomic's result.
 type answer struct {
 	kind     answerKind
+	repeat   bool         // to a duplicate
 	syndrome bth.Syndrome // of a NAK
 	psn      bth.PSN      // of the first packet
 	npkts    uint32
@@ -29,57 +30,50 @@ const (
 // answerQueue holds what is owed in PSN order, for that is the order in which
 // responses must leave (IBA 9.7.5.1). Acknowledgements coalesce.
 type answerQueue struct {
-	list []answer // sorted by PSN; its array does not grow
-	head int      // list[:head] is sent
+	list  []answer // sorted by PSN; its array does not grow
+	head  int      // list[:head] is sent
+	depth int      // READs and atomics the peer may have outstanding
 }
 
-// spareAnswers is the room beyond one answer and one acknowledgement for each
-// READ or atomic: a NAK, and the acknowledgements before and behind.
-const spareAnswers = 4
-
-func (a *answerQueue) init(depth int) {
-	depth = int(ringMask(depth)) + 1
-	*a = answerQueue{list: make([]answer, 0, 2*depth+spareAnswers)}
-}
-
-// grow makes room for a larger depth and keeps what is owed.
-func (a *answerQueue) grow(depth int) {
-	old := a.pending()
-	a.init(depth)
-	if cap(a.list) < len(old) {
-		a.list = make([]answer, 0, len(old)+spareAnswers)
-	}
-	a.list = append(a.list, old...)
+// resize makes room for all that can be owed to a peer that may have depth READs and
+// atomics outstanding, beside what is owed already: a response to each of them, an
+// acknowledgement behind each, a response to a duplicate of each, and in all an
+// acknowledgement before and a NAK behind.
+func (a *answerQueue) resize(depth int) {
+	owed := a.pending()
+	list := make([]answer, 0, 3*depth+2+len(owed))
+	*a = answerQueue{list: append(list, owed...), depth: depth}
 }
 
 func (a *answerQueue) pending() []answer { return a.list[a.head:] }
 
 func (a *answerQueue) empty() bool { return a.head == len(a.list) }
 
-// full reports whether there may be no room for a READ or atomic and the
-// acknowledgement and NAK that could follow it.
-func (a *answerQueue) full() bool { return len(a.pending())+spareAnswers > cap(a.list) }
+// next returns the PSN of the next packet to be sent.
+func (x *answer) next() bth.PSN { return x.psn.Add(x.sent) }
+
+// overlaps reports whether two answers have a PSN in common.
+func (x *answer) overlaps(y *answer) bool {
+	return dist(x.psn, y.psn) < x.npkts || dist(y.psn, x.psn) < y.npkts
+}
 
 // place returns where in pending an answer with this PSN belongs: behind all
 // that are not younger.
 func (a *answerQueue) place(psn bth.PSN) int {
 	p := a.pending()
 	i := len(p)
-	for i > 0 && psn.Before(p[i-1].psn) {
+	for i > 0 && psn.Before(p[i-1].next()) {
 		i--
 	}
 	return i
 }
 
-// add queues an answer at its place. The caller knows that there is room.
+// add queues an answer at its place.
 func (a *answerQueue) add(x answer) {
 	at := a.place(x.psn)
 	if len(a.list) == cap(a.list) {
-		n := copy(a.list, a.list[a.head:])
+		n := copy(a.list, a.pending())
 		a.list, a.head = a.list[:n], 0
-		if n == cap(a.list) {
-			return // only a peer that repeats faster than it is answered gets here: it will ask again
-		}
 	}
 	at += a.head
 	a.list = append(a.list, answer{})
@@ -87,71 +81,68 @@ func (a *answerQueue) add(x answer) {
 	a.list[at] = x
 }
 
-// ack acknowledges everything up to psn, with an acknowledgement already owed if
-// nothing lies between.
+// ack acknowledges everything up to psn. Whatever is owed behind psn does that as
+// well; and an acknowledgement between the packets of a READ response is an error to
+// some peers (rdma_rxe before 6.12).
 func (a *answerQueue) ack(psn bth.PSN) {
-	at := a.place(psn)
 	p := a.pending()
-	if at > 0 && p[at-1].kind == answerAck {
+	switch at := a.place(psn); {
+	case at < len(p):
+	case at > 0 && p[at-1].kind == answerAck:
 		p[at-1].psn = psn
-		return
+	default:
+		a.add(answer{kind: answerAck, psn: psn, npkts: 1})
 	}
-	if at < len(p) && p[at].kind == answerAck {
-		return
-	}
-	a.add(answer{kind: answerAck, psn: psn, npkts: 1})
 }
 
-// repeat queues the answer to a duplicate READ or atomic in place of what is
+// again queues the answer to a duplicate READ or atomic in place of what is
 // still owed for the same request: the peer no longer waits for the rest of that.
-func (a *answerQueue) repeat(x answer) bth.Drop {
+func (a *answerQueue) again(x answer) bth.Drop {
 	p := a.pending()
 	for i := range p {
-		if e := &p[i]; e.kind == x.kind && dist(e.psn, x.psn) < e.npkts {
+		if e := &p[i]; e.kind == x.kind && e.overlaps(&x) {
+			x.repeat = e.repeat
 			*e = x
 			return bth.DropNone
 		}
 	}
-	if a.full() {
-		return bth.DropBusy
+	x.repeat = true
+	if a.responses(true) >= a.depth {
+		return bth.DropBusy // it repeats what it no longer waits for
 	}
 	a.add(x)
 	return bth.DropNone
 }
 
-// holds reports whether part of the response to a request with these PSNs is
-// still to be sent.
-func (a *answerQueue) holds(psn bth.PSN, npkts uint32) bool {
+// full reports whether the peer has as many READs and atomics outstanding as it may.
+func (a *answerQueue) full() bool { return a.responses(false) >= a.depth }
+
+// responses counts the READs and atomics, or the duplicates of such, with packets to send.
+func (a *answerQueue) responses(repeat bool) (n int) {
 	for _, e := range a.pending() {
-		if (e.kind == answerRead || e.kind == answerAtomic) && dist(psn, e.psn) < npkts {
-			return true
+		if (e.kind == answerRead || e.kind == answerAtomic) && e.repeat == repeat {
+			n++
 		}
 	}
-	return false
+	return n
 }
 
-// dropSequenceNAK forgets a sequence NAK that has not been sent: its gap is filled.
-func (a *answerQueue) dropSequenceNAK() {
-	if n := len(a.list); n > a.head && a.list[n-1].kind == answerNAK && a.list[n-1].syndrome == bth.NAKSequence {
+// dropNAK forgets a NAK that has not been sent. There is at most one, for the PSN
+// expected next, so it is the last.
+func (a *answerQueue) dropNAK() {
+	if n := len(a.list); n > a.head && a.list[n-1].kind == answerNAK {
 		a.list = a.list[:n-1]
 	}
 }
 
-// cutFrom forgets what is owed for psn and behind it.
+// cutFrom forgets the answers that reach to psn or lie behind it.
 func (a *answerQueue) cutFrom(psn bth.PSN) {
 	p := a.pending()
 	for i := range p {
-		e := &p[i]
-		if before := dist(e.psn, psn); e.psn.Before(psn) {
-			if before >= e.npkts {
-				continue
-			}
-			if e.npkts = before; e.sent < e.npkts {
-				continue
-			}
+		if psn.Before(p[i].psn.Add(p[i].npkts)) {
+			a.list = a.list[:a.head+i]
+			return
 		}
-		a.list = a.list[:a.head+i]
-		return
 	}
 }
 
@@ -195,7 +186,7 @@ func (q *QP) nextResponse(out *Out) bool {
 		out.AtomicAck = x.original
 	case answerRead:
 		if !q.buildReadResponse(x, out) {
-			q.refuse(bth.NAKRemoteAccess, x.psn.Add(x.sent), EventAccessErr)
+			q.refuse(bth.NAKRemoteAccess, x.next(), EventAccessErr)
 			return q.nextResponse(out)
 		}
 		if x.sent < x.npkts {
@@ -227,7 +218,7 @@ func (q *QP) buildReadResponse(x *answer, out *Out) bool {
 	default:
 		out.Opcode = bth.RCReadResponseMiddle
 	}
-	out.PSN = x.psn.Add(x.sent)
+	out.PSN = x.next()
 	if n > 0 {
 		out.Payload = append(out.Payload, b)
 	}

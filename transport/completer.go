@@ -95,14 +95,15 @@ func (q *QP) moveUna(psn bth.PSN) {
 // progress is called when una moved: the peer is alive.
 func (q *QP) progress(now clock.Time) {
 	r := &q.req
-	r.retriesLeft, r.rnrLeft = q.attr.RetryCnt, q.attr.RNRRetry
+	r.retriesLeft = q.attr.RetryCnt
 	r.recovering = false
-	r.rnrWait, r.rnrUntil = false, clock.Never
-	r.ackDeadline = clock.Never
-	if r.una != r.high {
-		r.ackDeadline = q.ackDeadline(now)
+	if r.rnrPSN.Before(r.una) {
+		// What the receiver was not ready for it has by now. The response of a READ
+		// before that says nothing of the kind.
+		r.rnrLeft = q.attr.RNRRetry
+		r.rnrWait, r.rnrUntil = false, clock.Never
 	}
-	q.failIfDue()
+	q.armAckTimer(now)
 	q.noteDrained()
 }
 
@@ -130,11 +131,11 @@ func (q *QP) takeCredits(p *bth.Packet) {
 // behind it was answered (IBA 9.7.5.2.1).
 func (q *QP) impliedNAK(now clock.Time) {
 	r := &q.req
-	if r.recovering || r.rnrWait || q.State() == StateErr {
+	if r.recovering || r.rnrWait {
 		return
 	}
 	q.ctr.ImpliedNAKs++
-	q.retry(r.una)
+	q.retry()
 	r.recovering = true
 }
 
@@ -161,13 +162,11 @@ func (q *QP) handleReadResponse(now clock.Time, p *bth.Packet) bth.Drop {
 	// A responder that answers a repeated READ may call any packet but the final
 	// one First or Middle, and the final one Last or Only.
 	if len(p.Payload) != int(want) || last != p.Flags.Any(bth.Ends) {
-		w.status = StatusBadRespErr
-		q.toError()
+		q.fail(r.compl, StatusBadRespErr)
 		return bth.DropNone
 	}
 	if q.scatter(q.sq.sgl(r.compl), off, p.Payload) != memreg.FaultNone {
-		w.status = StatusLocProtErr
-		q.toError()
+		q.fail(r.compl, StatusLocProtErr)
 		return bth.DropNone
 	}
 	w.done++
@@ -198,8 +197,7 @@ func (q *QP) handleAtomicAck(now clock.Time, p *bth.Packet) bth.Drop {
 	var original [8]byte
 	binary.NativeEndian.PutUint64(original[:], p.AtomicAck)
 	if q.scatter(q.sq.sgl(r.compl), 0, original[:]) != memreg.FaultNone {
-		w.status = StatusLocProtErr
-		q.toError()
+		q.fail(r.compl, StatusLocProtErr)
 		return bth.DropNone
 	}
 	q.complete(w)
@@ -212,29 +210,40 @@ func (q *QP) handleRNR(now clock.Time, p *bth.Packet) bth.Drop {
 	r := &q.req
 	q.ctr.RNRNAKsReceived++
 	whole := q.acknowledge(now, p.PSN)
-	if r.rnrWait || q.State() == StateErr {
+	if r.rnrWait {
+		return bth.DropNone // an echo of the one that is waited for
+	}
+	switch {
+	case whole && !q.spendRNRRetry():
+		return bth.DropNone
+	case !whole && !r.recovering && !q.spendRetry():
+		// A response before it went missing, which costs a retry as ever, but the
+		// resending waits for the receiver too.
 		return bth.DropNone
 	}
-	if q.attr.RNRRetry != rnrRetryForever {
-		if r.rnrLeft == 0 {
-			if whole {
-				q.sq.at(r.compl).status = StatusRNRRetryExc
-				q.toError()
-				return bth.DropNone
-			}
-		} else {
-			r.rnrLeft--
-		}
-	}
-	q.goBack(r.una)
+	q.goBack()
 	r.recovering = false
-	r.rnrWait = true
+	r.rnrWait, r.rnrPSN = true, p.PSN
 	r.rnrUntil = now.Add(p.AETH.Syndrome.RNRTimer())
 	return bth.DropNone
 }
 
 // rnrRetryForever as RNRRetry never gives up (IBA 9.7.5.2.8).
 const rnrRetryForever = 7
+
+// spendRNRRetry uses up one of RNR_RETRY; when none is left the oldest request fails.
+func (q *QP) spendRNRRetry() bool {
+	r := &q.req
+	switch {
+	case q.attr.RNRRetry == rnrRetryForever:
+		return true
+	case r.rnrLeft == 0:
+		q.fail(r.compl, StatusRNRRetryExc)
+		return false
+	}
+	r.rnrLeft--
+	return true
+}
 
 // handleNAK resends after a sequence NAK and fails the request after any other.
 func (q *QP) handleNAK(now clock.Time, p *bth.Packet) bth.Drop {
@@ -253,25 +262,18 @@ func (q *QP) handleNAK(now clock.Time, p *bth.Packet) bth.Drop {
 	}
 	q.ctr.NAKsReceived++
 	whole := q.acknowledge(now, p.PSN)
-	if q.State() == StateErr {
-		return bth.DropNone
-	}
 	switch {
 	case status != StatusSuccess:
-		// The request the peer refused, be it behind a READ whose response was lost.
-		for i := r.compl; i != q.sq.tail.Load(); i++ {
-			if w := q.sq.at(i); w.started && dist(w.first, p.PSN) < w.npkts {
-				w.status = status
-				break
-			}
-		}
-		q.toError()
+		// The peer answers nothing any more, so a READ before the refused request
+		// whose response was lost is flushed.
+		i, _ := q.find(p.PSN)
+		q.fail(i, status)
 	case !whole:
 		q.impliedNAK(now)
 	case r.recovering || r.rnrWait:
 		// Already being resent, or waiting for the receiver to be ready.
 	default:
-		q.retry(r.una)
+		q.retry()
 		r.recovering = true
 	}
 	return bth.DropNone
@@ -303,7 +305,7 @@ func (q *QP) pollSend(c *Completion) bool {
 		if !done && !failed {
 			break
 		}
-		if done && w.status == StatusSuccess && w.flags&Signaled == 0 {
+		if done && w.flags&Signaled == 0 {
 			q.req.silent++
 			s.head.Store(i + 1)
 			continue

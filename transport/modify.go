@@ -68,9 +68,8 @@ func (q *QP) Modify(now clock.Time, a *Attr) error {
 		q.startRequester()
 	case to == StateSQD && from == StateRTS:
 		q.req.drained = a.Mask&AttrEnSQDNotify != 0 && a.EnSQDNotify
-	case to == StateSQD && a.Mask&AttrMaxDestRdAtomic != 0:
-		q.resp.replay.resize(int(a.MaxDestRdAtomic))
-		q.resp.answers.grow(int(a.MaxDestRdAtomic))
+	case to == StateSQD:
+		q.modifyRunning(now, a)
 	case from == StateSQD && to == StateRTS:
 		q.req.drained = false
 	}
@@ -103,17 +102,8 @@ func (q *QP) checkModify(from, to State, a *Attr) error {
 		return &ModifyError{QPN: q.cfg.QPN, From: from, To: to, Attribute: at, Reason: fmt.Sprintf(format, args...)}
 	}
 	given := a.Mask &^ AttrState
-	if given&AttrCurState != 0 && a.CurState != from {
-		return refuse(AttrCurState, "says %v, but the present state is %v", a.CurState, from)
-	}
-	if to == StateReset || to == StateErr {
-		if extra := given &^ AttrCurState; extra != 0 {
-			return refuse(extra, "cannot be given here")
-		}
-		return nil
-	}
 	row, ok := transitionsRC[[2]State{from, to}]
-	if !ok {
+	if !ok && to != StateReset && to != StateErr {
 		return refuse(0, "an RC queue pair has no such transition")
 	}
 	if missing := row.required &^ given; missing != 0 {
@@ -124,6 +114,9 @@ func (q *QP) checkModify(from, to State, a *Attr) error {
 	}
 	if no := given & unsupported; no != 0 {
 		return refuse(no, "is not supported by this endpoint")
+	}
+	if given&AttrCurState != 0 && a.CurState != from {
+		return refuse(AttrCurState, "says %v, but the present state is %v", a.CurState, from)
 	}
 	for _, c := range q.valueChecks(a) {
 		if given&c.attr != 0 && c.bad {
@@ -151,6 +144,7 @@ func (q *QP) valueChecks(a *Attr) []valueCheck {
 		{AttrAV, !a.AV.Src.IsValid() || !a.AV.Dst.IsValid(), "needs the addresses of both ends"},
 		{AttrAV, a.AV.Src.Unmap().Is4() != a.AV.Dst.Unmap().Is4(),
 			fmt.Sprintf("joins %v and %v: an IPv4 and an IPv6 address cannot talk to each other", a.AV.Src, a.AV.Dst)},
+		{AttrAV, a.AV.FlowLabel > 0xFFFFF, fmt.Sprintf("has flow label 0x%x, which has more than 20 bits", a.AV.FlowLabel)},
 		{AttrPathMTU, !bth.ValidPathMTU(a.PathMTU), fmt.Sprintf("is %d, none of 256, 512, 1024, 2048, 4096", a.PathMTU)},
 		{AttrPathMTU, a.PathMTU > q.cfg.maxPathMTU(),
 			fmt.Sprintf("is %d, the link carries at most %d: raise the interface's MTU or lower the path MTU", a.PathMTU, q.cfg.maxPathMTU())},
@@ -162,8 +156,29 @@ func (q *QP) valueChecks(a *Attr) []valueCheck {
 		over(AttrSQPSN, uint32(a.SQPSN), 0xFFFFFF),
 		over(AttrDestQPN, uint32(a.DestQPN), uint32(bth.MaxQPN)),
 		over(AttrMaxRdAtomic, uint32(a.MaxRdAtomic), MaxRdAtomic),
+		{AttrMaxRdAtomic, a.MaxRdAtomic == 0 && q.awaitsResponse(), "is 0, but a READ or atomic is queued"},
 		over(AttrMaxDestRdAtomic, uint32(a.MaxDestRdAtomic), MaxRdAtomic),
 	}
+}
+
+// modifyRunning lets attributes changed in SQD act on what is in progress.
+func (q *QP) modifyRunning(now clock.Time, a *Attr) {
+	if a.Mask&AttrMaxDestRdAtomic != 0 {
+		q.resp.resize(a.MaxDestRdAtomic)
+	}
+	if a.Mask&AttrTimeout != 0 {
+		q.armAckTimer(now)
+	}
+}
+
+// awaitsResponse reports whether the send queue holds a READ or atomic that is not complete.
+func (q *QP) awaitsResponse() bool {
+	for i := q.req.compl; i != q.sq.tail.Load(); i++ {
+		if q.sq.at(i).answered() {
+			return true
+		}
+	}
+	return false
 }
 
 // apply stores the attributes that a.Mask names.

@@ -2,127 +2,51 @@ package transport
 
 import (
 	"bytes"
-	"fmt"
-	"net/netip"
+	"encoding/binary"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/go-roce/roce/bth"
 	"github.com/go-roce/roce/clock"
-	"github.com/go-roce/roce/memreg"
 )
-
-// end is one side of a pair: a queue pair with a region that it may be reached in.
-type end struct {
-	name   string
-	qp     *QP
-	table  *memreg.Table
-	mem    []byte
-	region *memreg.Region
-	done   []Completion
-	events []Event
-	drops  map[bth.Drop]int
-	sent   []bth.Packet // everything it sent, oldest first
-}
 
 // pair is two connected queue pairs and a wire that a test can tamper with.
 type pair struct {
-	t    *testing.T
+	t    testing.TB
 	clk  clock.Manual
 	a, b *end
-	// tamper decides about the packet that from sends: how many copies arrive.
-	tamper func(from *end, p *bth.Packet) int
-	// hold keeps packets on the wire; deliver lets them go.
-	hold bool
-	wire []flight
-	seed uint32
+	// latency is the time a packet takes.
+	latency time.Duration
+	// tamper decides what becomes of a packet that from sends; nil lets all arrive.
+	tamper func(from *end, p *bth.Packet) fate
+	wire   []flight // in order of arrival
 }
 
+// fate says when the copies of a packet arrive, beyond the latency.
+type fate []time.Duration
+
+var (
+	arrives = fate{0}
+	lost    = fate{}
+	twice   = fate{0, 0}
+	// late: what is sent in the next 25 us overtakes it.
+	late = fate{25 * time.Microsecond}
+)
+
 type flight struct {
+	at clock.Time
 	to *end
 	p  bth.Packet
 }
 
-const pairMemory = 1 << 20
-
-type pairOptions struct {
-	mtu          int
-	psn          bth.PSN
-	depth, sge   int
-	inline       int
-	window       int
-	rdAtomic     uint8
-	timeout      uint8
-	retry, rnr   uint8
-	minRNR       uint8
-	credits      bool
-	access       memreg.Access
-	regionAccess memreg.Access
-}
-
-func defaults() pairOptions {
-	all := memreg.LocalWrite | memreg.RemoteWrite | memreg.RemoteRead | memreg.RemoteAtomic
-	return pairOptions{
-		mtu: 1024, psn: 0x1000, depth: 64, sge: 4, inline: 64, rdAtomic: 4, timeout: 14, retry: 7, rnr: 7, minRNR: 12,
-		access: all, regionAccess: all,
-	}
-}
-
-func newPair(t *testing.T, change func(*pairOptions)) *pair {
+func newPair(t testing.TB, change func(*options)) *pair {
 	t.Helper()
-	o := defaults()
-	if change != nil {
-		change(&o)
-	}
-	p := &pair{t: t, seed: 1}
-	p.a = p.newEnd("a", 0x11, o)
-	p.b = p.newEnd("b", 0x22, o)
-	p.connect(p.a, p.b, o)
-	p.connect(p.b, p.a, o)
+	o := makeOptions(change)
+	p := &pair{t: t, a: newEnd(t, "a", o), b: newEnd(t, "b", o)}
+	p.a.connect(0)
+	p.b.connect(0)
 	return p
-}
-
-var addrs = map[string]netip.Addr{
-	"a": netip.MustParseAddr("10.77.0.1"),
-	"b": netip.MustParseAddr("10.77.0.2"),
-}
-
-func (p *pair) newEnd(name string, qpn bth.QPN, o pairOptions) *end {
-	p.t.Helper()
-	e := &end{name: name, mem: make([]byte, pairMemory), drops: map[bth.Drop]int{}}
-	e.table = memreg.NewTable(func() uint32 { p.seed = p.seed*1664525 + 1013904223; return p.seed })
-	var err error
-	if e.region, err = e.table.Register(1, e.mem, memreg.Options{Access: o.regionAccess}); err != nil {
-		p.t.Fatal(err)
-	}
-	e.qp, err = New(Config{
-		Type: TypeRC, QPN: qpn, PD: 1, Table: e.table, SendDepth: o.depth, RecvDepth: o.depth,
-		SendSGE: o.sge, RecvSGE: o.sge, MaxInline: o.inline, Window: o.window, Credits: o.credits,
-	})
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	return e
-}
-
-func (p *pair) connect(e, peer *end, o pairOptions) {
-	p.t.Helper()
-	for _, a := range []Attr{
-		{Mask: AttrState | AttrPKeyIndex | AttrPort | AttrAccess, State: StateInit, Port: 1, Access: o.access},
-		{
-			Mask:  AttrState | AttrAV | AttrPathMTU | AttrDestQPN | AttrRQPSN | AttrMaxDestRdAtomic | AttrMinRNRTimer,
-			State: StateRTR, AV: AV{Src: addrs[e.name], Dst: addrs[peer.name]}, PathMTU: o.mtu,
-			DestQPN: peer.qp.QPN(), RQPSN: o.psn, MaxDestRdAtomic: o.rdAtomic, MinRNRTimer: o.minRNR,
-		},
-		{
-			Mask:  AttrState | AttrTimeout | AttrRetryCnt | AttrRNRRetry | AttrSQPSN | AttrMaxRdAtomic,
-			State: StateRTS, Timeout: o.timeout, RetryCnt: o.retry, RNRRetry: o.rnr, SQPSN: o.psn, MaxRdAtomic: o.rdAtomic,
-		},
-	} {
-		if err := e.qp.Modify(p.clk.Now(), &a); err != nil {
-			p.t.Fatal(err)
-		}
-	}
 }
 
 func (p *pair) peer(e *end) *end {
@@ -132,15 +56,13 @@ func (p *pair) peer(e *end) *end {
 	return p.a
 }
 
-// run drives both ends until neither has anything to say.
+// run drives both ends until, at this instant, neither has anything to say.
 func (p *pair) run() {
 	p.t.Helper()
 	for range 1_000_000 {
 		busy := p.drain(p.a)
 		busy = p.drain(p.b) || busy
-		if !p.hold {
-			busy = p.deliver() || busy
-		}
+		busy = p.deliver() || busy
 		if !busy {
 			return
 		}
@@ -148,74 +70,62 @@ func (p *pair) run() {
 	p.t.Fatal("the pair never comes to rest")
 }
 
-// deliver hands over everything on the wire.
-func (p *pair) deliver() bool {
-	wire := p.wire
-	p.wire = nil
-	for i := range wire {
-		if d := wire[i].to.qp.HandlePacket(p.clk.Now(), &wire[i].p); d != bth.DropNone {
-			wire[i].to.drops[d]++
-		}
-	}
-	return len(wire) > 0
-}
-
+// drain does what an end asks for, deliveries first.
 func (p *pair) drain(e *end) (busy bool) {
-	var c Completion
-	for e.qp.PollCompletion(&c) {
-		e.done = append(e.done, c)
-		busy = true
-	}
-	var out Out
-	for e.qp.PollTransmit(p.clk.Now(), &out) {
-		busy = true
-		pkt := p.packet(e, &out)
-		e.sent = append(e.sent, pkt)
-		copies := 1
-		if p.tamper != nil {
-			copies = p.tamper(e, &pkt)
-		}
-		for range copies {
-			p.wire = append(p.wire, flight{p.peer(e), pkt})
-		}
-	}
-	for e.qp.PollCompletion(&c) {
-		e.done = append(e.done, c)
-		busy = true
-	}
-	for ev := e.qp.PollEvent(); ev != EventNone; ev = e.qp.PollEvent() {
-		e.events = append(e.events, ev)
-	}
-	return busy
-}
-
-// packet turns what a queue pair wants sent into what its peer receives, by way of the bytes of its headers.
-func (p *pair) packet(from *end, out *Out) bth.Packet {
 	p.t.Helper()
-	pkt := bth.Packet{Headers: out.Headers, Flags: out.Opcode.Flags(), Src: addrs[from.name], Dst: addrs[p.peer(from).name]}
-	pkt.Payload = bytes.Join(out.Payload, nil)
-	if len(pkt.Payload) != out.Length {
-		p.t.Fatalf("%v: Out.Length is %d, payload has %d bytes", out.Opcode, out.Length, len(pkt.Payload))
+	busy = e.pollDone()
+	for {
+		pkt, ok := e.pollPacket(p.clk.Now())
+		if !ok {
+			break
+		}
+		busy = true
+		f := arrives
+		if p.tamper != nil {
+			f = p.tamper(e, &pkt)
+		}
+		for _, extra := range f {
+			p.launch(flight{p.clk.Now().Add(p.latency + extra), p.peer(e), pkt})
+		}
 	}
-	if pkt.Flags == 0 {
-		p.t.Fatalf("%s sends opcode %v", from.name, out.Opcode)
-	}
-	if want := uint8(-len(pkt.Payload) & 3); out.Pad != want {
-		p.t.Fatalf("%v with %d bytes has pad count %d", out.Opcode, len(pkt.Payload), out.Pad)
-	}
-	return pkt
+	return e.pollDone() || busy
 }
 
-// advance lets d pass in steps of the ends' own timers.
+func (p *pair) launch(f flight) {
+	i := len(p.wire)
+	for i > 0 && p.wire[i-1].at > f.at {
+		i--
+	}
+	p.wire = slices.Insert(p.wire, i, f)
+}
+
+// deliver hands over what has arrived.
+func (p *pair) deliver() bool {
+	n := 0
+	for n < len(p.wire) && p.wire[n].at <= p.clk.Now() {
+		p.wire[n].to.handle(p.clk.Now(), &p.wire[n].p)
+		n++
+	}
+	p.wire = slices.Delete(p.wire, 0, n)
+	return n > 0
+}
+
+// next is when something will happen by itself.
+func (p *pair) next() clock.Time {
+	at := min(p.a.qp.NextTimeout(), p.b.qp.NextTimeout())
+	if len(p.wire) > 0 {
+		at = min(at, p.wire[0].at)
+	}
+	return at
+}
+
+// advance lets d pass.
 func (p *pair) advance(d time.Duration) {
 	p.t.Helper()
 	until := p.clk.Now().Add(d)
-	for {
-		next := min(p.a.qp.NextTimeout(), p.b.qp.NextTimeout())
-		if next > until {
-			break
-		}
-		p.clk.AdvanceTo(max(next, p.clk.Now()))
+	p.run()
+	for at := p.next(); at <= until; at = p.next() {
+		p.clk.AdvanceTo(max(at, p.clk.Now()))
 		p.a.qp.HandleTimeout(p.clk.Now())
 		p.b.qp.HandleTimeout(p.clk.Now())
 		p.run()
@@ -223,73 +133,85 @@ func (p *pair) advance(d time.Duration) {
 	p.clk.AdvanceTo(until)
 }
 
-// settle lets time pass until no timer is armed.
+// settle lets time pass until nothing is on the wire and no timer is armed.
 func (p *pair) settle() {
 	p.t.Helper()
 	p.run()
-	for range 10_000 {
-		next := min(p.a.qp.NextTimeout(), p.b.qp.NextTimeout())
-		if next == clock.Never {
+	for range 100_000 {
+		at := p.next()
+		if at == clock.Never {
 			return
 		}
-		p.advance(max(next.Sub(p.clk.Now()), 0))
+		p.advance(max(at.Sub(p.clk.Now()), 0))
 	}
-	p.t.Fatal("timers never come to rest")
+	p.t.Fatal("the pair never comes to rest: timers run for ever")
 }
 
-func (e *end) sge(off, n int) []SGE {
-	return []SGE{{Addr: e.region.Addr() + uint64(off), Length: uint32(n), LKey: e.region.Key()}}
-}
-
-func (p *pair) send(e *end, wr SendWR) {
-	p.t.Helper()
-	if err := e.qp.PostSend(&wr); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
-func (p *pair) recv(e *end, id uint64, off, n int) {
-	p.t.Helper()
-	if err := e.qp.PostRecv(&RecvWR{ID: id, SGL: e.sge(off, n)}); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
-// to fills in the peer's address and key.
-func (e *end) at(off int) (uint64, memreg.Key) { return e.region.Addr() + uint64(off), e.region.Key() }
-
-// wantDone checks and forgets the completions of e so far, given as "id STATUS".
-func (p *pair) wantDone(e *end, want ...string) {
-	p.t.Helper()
-	var got []string
-	for _, c := range e.done {
-		got = append(got, fmt.Sprintf("%d %v", c.ID, c.Status))
-	}
-	e.done = nil
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		p.t.Fatalf("%s completed %v, want %v", e.name, got, want)
-	}
-}
-
-// wantSent checks and forgets what e sent, given as "OPCODE psn".
-func (p *pair) wantSent(e *end, want ...string) {
-	p.t.Helper()
-	var got []string
-	for i := range e.sent {
-		s := fmt.Sprintf("%v %d", e.sent[i].Opcode, e.sent[i].PSN)
-		if e.sent[i].Flags.Any(bth.Ack) && !e.sent[i].AETH.Syndrome.IsAck() {
-			s += fmt.Sprintf(" 0x%02x", uint8(e.sent[i].AETH.Syndrome))
+func TestPair_EveryOperationMovesItsBytes(t *testing.T) {
+	for _, mtu := range []int{256, 512, 1024, 2048, 4096} {
+		for _, size := range []int{0, 1, 2, 3, 4, 5, mtu - 3, mtu - 1, mtu, mtu + 1, mtu + 3, 2*mtu - 1, 2 * mtu, 2*mtu + 1, 65536} {
+			p := newPair(t, func(o *options) { o.mtu = mtu; o.psn = 0xFFFFFE; o.inline = 4096 })
+			fill(p.a.mem[:size], byte(size))
+			p.b.recv(100, 0x10000, 65536)
+			p.b.recv(101, 0, 0)
+			p.b.recv(102, 0x60000, 65536)
+			p.a.send(p.a.sendWR(1, size))
+			p.a.send(p.a.write(2, size, p.b, 0x20000))
+			withImm := p.a.write(3, size, p.b, 0x40000)
+			withImm.Opcode, withImm.Imm = WRWriteImm, 0xAABBCCDD
+			p.a.send(withImm)
+			p.a.send(p.a.read(4, 0x80000, size, p.b, 0x20000))
+			want := []string{"1 SUCCESS", "2 SUCCESS", "3 SUCCESS", "4 SUCCESS"}
+			received := []string{"100 SUCCESS", "101 SUCCESS"}
+			if size <= 4096 {
+				p.a.send(SendWR{ID: 5, Opcode: WRSendImm, Flags: Signaled | Inline, Inline: p.a.mem[:size], Imm: 7})
+				want, received = append(want, "5 SUCCESS"), append(received, "102 SUCCESS")
+			}
+			p.settle()
+			for i, c := range p.b.done {
+				if c.ByteLen != uint32(size) || !c.Recv || c.Retired != 1 {
+					t.Fatalf("mtu %d size %d: receive completion %d is %+v", mtu, size, i, c)
+				}
+			}
+			if c := p.b.done[1]; c.Opcode != WCRecvImm || c.Flags != WCWithImm || c.Imm != 0xAABBCCDD {
+				t.Fatalf("mtu %d size %d: WRITE with immediate received as %+v", mtu, size, c)
+			}
+			p.a.wantDone(want...)
+			p.b.wantDone(received...)
+			for name, got := range map[string][]byte{
+				"SEND": p.b.mem[0x10000:], "WRITE": p.b.mem[0x20000:], "WRITE_IMM": p.b.mem[0x40000:], "READ": p.a.mem[0x80000:],
+			} {
+				if !bytes.Equal(got[:size], p.a.mem[:size]) {
+					t.Fatalf("mtu %d size %d: %s moved the wrong bytes", mtu, size, name)
+				}
+			}
+			if size <= 4096 && !bytes.Equal(p.b.mem[0x60000:0x60000+size], p.a.mem[:size]) {
+				t.Fatalf("mtu %d size %d: inline SEND moved the wrong bytes", mtu, size)
+			}
+			if r := p.a.qp.Counters().Retransmits; r != 0 {
+				t.Fatalf("mtu %d size %d: %d retransmits on a clean wire", mtu, size, r)
+			}
 		}
-		got = append(got, s)
-	}
-	e.sent = nil
-	if fmt.Sprint(got) != fmt.Sprint(want) {
-		p.t.Fatalf("%s sent\n%v\nwant\n%v", e.name, got, want)
 	}
 }
 
-func fill(b []byte, seed byte) {
-	for i := range b {
-		b[i] = byte(i)*7 + seed
+func TestPair_AtomicsActOnTheWordAndReturnWhatWasThere(t *testing.T) {
+	p := newPair(t, nil)
+	binary.NativeEndian.PutUint64(p.b.mem[64:], 40)
+	p.a.send(p.a.fetchAdd(1, 0, p.b, 64, 2))
+	for i, swap := range []uint64{7, 8} {
+		wr := p.a.fetchAdd(uint64(i)+2, 8*(i+1), p.b, 64, 42) // compares with 42
+		wr.Opcode, wr.Swap = WRCompareSwap, swap
+		p.a.send(wr)
+	}
+	p.settle()
+	p.a.wantDone("1 SUCCESS", "2 SUCCESS", "3 SUCCESS")
+	for i, want := range []uint64{40, 42, 7} {
+		if got := binary.NativeEndian.Uint64(p.a.mem[8*i:]); got != want {
+			t.Errorf("atomic %d returned %d, want %d", i+1, got, want)
+		}
+	}
+	if got := binary.NativeEndian.Uint64(p.b.mem[64:]); got != 7 {
+		t.Errorf("the word holds %d, want 7", got)
 	}
 }

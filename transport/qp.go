@@ -18,6 +18,8 @@ import (
 //
 // After any mutator, before anyone sleeps, drain the polls — completions first,
 // so that what is acknowledged has been delivered — then read NextTimeout.
+// PollTransmit can end the queue pair, when memory it needs is registered no more;
+// completions are there to be drained then.
 //
 // One goroutine at a time drives a QP. PostSend and PostRecv may be called by
 // one other goroutine each meanwhile, but not beside Modify.
@@ -101,7 +103,7 @@ func (q *QP) HandlePacket(now clock.Time, p *bth.Packet) bth.Drop {
 	}
 	q.ctr.RxPackets++
 	q.ctr.RxBytes += uint64(len(p.Payload))
-	if p.ECN == ecnCE {
+	if p.ECN == bth.CongestionExperienced {
 		q.ctr.ECNMarked++
 	}
 	if p.Flags.Any(bth.Response) {
@@ -109,9 +111,6 @@ func (q *QP) HandlePacket(now clock.Time, p *bth.Packet) bth.Drop {
 	}
 	return q.handleRequest(p)
 }
-
-// ecnCE is the ECN codepoint "congestion experienced" (RFC 3168).
-const ecnCE = 3
 
 // burstLimit is how many packets one role may send in a row while the other waits.
 const burstLimit = 16

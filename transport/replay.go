@@ -28,35 +28,31 @@ type replayStore struct {
 	next  int // the oldest, to be overwritten next
 }
 
-// resize makes room for n, rounded up to a power of two as rdma_rxe rounds the
-// depth its requester uses, and keeps the newest.
+// resize makes room for n, a power of two or 0, and keeps the newest.
 func (s *replayStore) resize(n int) {
-	if n == 0 {
-		*s = replayStore{}
-		return
-	}
-	slots := make([]resource, ringMask(n)+1)
-	kept := min(len(s.slots), len(slots))
+	slots := make([]resource, n)
+	kept := min(len(s.slots), n)
 	for i := range kept {
-		slots[kept-1-i] = s.slots[(s.next-1-i+2*len(s.slots))%len(s.slots)]
+		slots[kept-1-i] = s.slots[(s.next-1-i)&(len(s.slots)-1)]
 	}
-	*s = replayStore{slots: slots, next: kept % len(slots)}
+	*s = replayStore{slots: slots}
+	if kept < n {
+		s.next = kept
+	}
 }
 
-// oldest returns the slot to use next, nil when there is none.
-func (s *replayStore) oldest() *resource {
-	if len(s.slots) == 0 {
-		return nil
-	}
-	return &s.slots[s.next]
+// remember overwrites the oldest; the store has room for at least one.
+func (s *replayStore) remember(r resource) {
+	s.slots[s.next] = r
+	s.next = (s.next + 1) & (len(s.slots) - 1)
 }
 
-func (s *replayStore) advance() { s.next = (s.next + 1) & (len(s.slots) - 1) }
-
-// find returns the request whose PSNs include psn.
+// find returns the newest request whose PSNs include psn: PSNs come round again, and
+// between two READs that share one there may be only WRITEs.
 func (s *replayStore) find(psn bth.PSN) *resource {
 	for i := range s.slots {
-		if e := &s.slots[i]; e.kind != resourceNone && dist(e.psn, psn) < e.npkts {
+		e := &s.slots[(s.next-1-i)&(len(s.slots)-1)]
+		if e.kind != resourceNone && dist(e.psn, psn) < e.npkts {
 			return e
 		}
 	}

@@ -32,8 +32,10 @@ type requester struct {
 	// missing. Until una moves or time runs out, further signs of the same loss are
 	// echoes of packets sent before, and are not acted on.
 	recovering bool
-	rnrWait    bool // an RNR NAK holds all requests back until rnrUntil
 	drained    bool // EventSQDrained is to be raised when nothing is in progress
+
+	rnrWait bool    // an RNR NAK holds all requests back until rnrUntil
+	rnrPSN  bth.PSN // the packet that NAK was for
 
 	rnrUntil    clock.Time
 	ackDeadline clock.Time
@@ -68,15 +70,12 @@ func (q *QP) nextRequest(now clock.Time, out *Out) bool {
 		return false
 	}
 	w := q.sq.at(r.cur)
-	if w.status != StatusSuccess {
-		return false // faulty, and waits for those before it to complete
-	}
 	if !w.started {
 		if !q.mayStart(w) {
 			return false
 		}
 		if w.answered() && q.writable(q.sq.sgl(r.cur)) != memreg.FaultNone {
-			q.failLocally(w)
+			q.failLocally()
 			return false
 		}
 		q.startWQE(w)
@@ -100,7 +99,7 @@ func (q *QP) nextRequest(now clock.Time, out *Out) bool {
 		span = q.buildAnswered(w, out)
 	} else {
 		if !q.buildData(w, out) {
-			q.failLocally(w)
+			q.failLocally()
 			return false
 		}
 		span = 1
@@ -144,12 +143,13 @@ func (q *QP) mayStart(w *sendWQE) bool {
 	if w.answered() && r.outstanding >= uint32(q.attr.MaxRdAtomic) {
 		return false
 	}
+	inFlight := dist(r.una, r.next)
 	// One message beyond the credits may go, so that the peer's answer tells of new
-	// ones (IBA 9.7.7.2.5).
-	if r.limited && w.consumesReceive() && int32(r.ssn-r.limit)<<8 > 0 {
+	// ones (IBA 9.7.7.2.5); and one may always go when nothing else will be answered,
+	// for a peer that counts its messages otherwise.
+	if r.limited && inFlight > 0 && w.consumesReceive() && int32(r.ssn-r.limit)<<8 > 0 {
 		return false
 	}
-	inFlight := dist(r.una, r.next)
 	if inFlight >= q.cfg.window() {
 		return false
 	}
@@ -275,40 +275,47 @@ func (q *QP) buildAnswered(w *sendWQE, out *Out) (span uint32) {
 // seek makes the packet with PSN psn the next one to send. psn lies from una to high.
 func (q *QP) seek(psn bth.PSN) {
 	r := &q.req
-	i := r.compl
+	r.cur, r.pkt = q.find(psn)
+	r.next = psn
+}
+
+// find returns the slot that the PSN belongs to and which packet of it that is; for
+// high that may be the first packet of a request not started.
+func (q *QP) find(psn bth.PSN) (slot, pkt uint32) {
+	i := q.req.compl
 	for tail := q.sq.tail.Load(); i != tail; i++ {
 		w := q.sq.at(i)
 		if !w.started {
 			break
 		}
 		if off := dist(w.first, psn); off < w.npkts {
-			r.cur, r.pkt, r.next = i, off, psn
-			return
+			return i, off
 		}
 	}
-	r.cur, r.pkt, r.next = i, 0, psn
+	return i, 0
 }
 
-// goBack resends everything from psn on.
-func (q *QP) goBack(psn bth.PSN) {
-	q.seek(psn)
+// goBack resends everything from una on.
+func (q *QP) goBack() {
+	q.seek(q.req.una)
 	q.req.sinceAckReq = 0
 	q.req.ackDeadline = clock.Never // armed again by the first packet resent
 }
 
-// failLocally ends the queue pair over the request at cur, whose memory or key
-// is not what its gather list says, once those before it are complete.
-func (q *QP) failLocally(w *sendWQE) {
-	w.status = StatusLocProtErr
-	q.failIfDue()
+// failLocally ends the queue pair over the request at cur, whose memory or key is
+// not what its gather list says. While others before it are incomplete it does
+// nothing: they complete as if all were well, and then the fault is found again.
+func (q *QP) failLocally() {
+	if q.req.cur == q.req.compl {
+		q.fail(q.req.cur, StatusLocProtErr)
+	}
 }
 
-// failIfDue moves to ERR when the oldest incomplete request has failed.
-func (q *QP) failIfDue() {
-	r := &q.req
-	if r.compl != q.sq.tail.Load() && q.sq.at(r.compl).status != StatusSuccess {
-		q.toError()
-	}
+// fail ends the queue pair over the request in slot i, the only one that completes
+// with a status of its own; the others are flushed.
+func (q *QP) fail(i uint32, s Status) {
+	q.sq.at(i).status = s
+	q.toError()
 }
 
 // ackTimeoutFactor stretches the ACK timeout of the attribute T to the time until
@@ -340,6 +347,15 @@ func (q *QP) ackDeadline(now clock.Time) clock.Time {
 	return now.Add(t)
 }
 
+// armAckTimer starts the ACK timer anew if the peer owes an answer.
+func (q *QP) armAckTimer(now clock.Time) {
+	r := &q.req
+	r.ackDeadline = clock.Never
+	if r.una != r.high && !r.rnrWait {
+		r.ackDeadline = q.ackDeadline(now)
+	}
+}
+
 // NextTimeout returns when HandleTimeout is due, or clock.Never.
 func (q *QP) NextTimeout() clock.Time { return min(q.req.rnrUntil, q.req.ackDeadline) }
 
@@ -354,19 +370,25 @@ func (q *QP) HandleTimeout(now clock.Time) {
 	if r.ackDeadline <= now {
 		r.ackDeadline = clock.Never
 		q.ctr.Timeouts++
-		q.retry(r.una)
+		q.retry()
 		r.recovering = false
 	}
 }
 
-// retry resends from psn on at the cost of a retry, or gives up.
-func (q *QP) retry(psn bth.PSN) {
+// retry resends everything not acknowledged at the cost of a retry, or gives up.
+func (q *QP) retry() {
+	if q.spendRetry() {
+		q.goBack()
+	}
+}
+
+// spendRetry uses up one of RETRY_CNT; when none is left the oldest request fails.
+func (q *QP) spendRetry() bool {
 	r := &q.req
 	if r.retriesLeft == 0 {
-		q.sq.at(r.compl).status = StatusRetryExcErr
-		q.toError()
-		return
+		q.fail(r.compl, StatusRetryExcErr)
+		return false
 	}
 	r.retriesLeft--
-	q.goBack(psn)
+	return true
 }

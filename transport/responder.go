@@ -43,14 +43,23 @@ const (
 	invalidRequest
 	accessError
 	operationError
-	dropBusy // no room to remember the answer
 )
 
 func (q *QP) startResponder() {
 	a := &q.attr
 	q.resp = responder{epsn: a.RQPSN}
-	q.resp.replay.resize(int(a.MaxDestRdAtomic))
-	q.resp.answers.init(int(a.MaxDestRdAtomic))
+	q.resp.resize(a.MaxDestRdAtomic)
+}
+
+// resize lets the peer have n READs and atomics outstanding, rounded up to a power of
+// two as rdma_rxe rounds the depth its requester uses.
+func (r *responder) resize(n uint8) {
+	depth := 0
+	if n > 0 {
+		depth = int(ringMask(int(n))) + 1
+	}
+	r.replay.resize(depth)
+	r.answers.resize(depth)
 }
 
 // handleRequest takes a request packet.
@@ -77,12 +86,11 @@ func (q *QP) handleRequest(p *bth.Packet) bth.Drop {
 		return q.handleDuplicate(p)
 	}
 
+	// The NAK for this PSN, if it has not left yet, has lost its meaning.
+	r.answers.dropNAK()
 	switch q.execute(p) {
 	case executed:
-		if r.quiet {
-			r.quiet, r.afterRNR = false, false
-			r.answers.dropSequenceNAK()
-		}
+		r.quiet, r.afterRNR = false, false
 		if p.AckReq && !p.Flags.Any(bth.Read|bth.Atomic) {
 			r.answers.ack(p.PSN)
 		}
@@ -100,8 +108,6 @@ func (q *QP) handleRequest(p *bth.Packet) bth.Drop {
 		q.refuse(bth.NAKRemoteAccess, p.PSN, EventAccessErr)
 	case operationError:
 		q.refuse(bth.NAKRemoteOperation, p.PSN, EventQPFatal)
-	case dropBusy:
-		return bth.DropBusy
 	}
 	return bth.DropNone
 }
@@ -276,20 +282,18 @@ func (q *QP) executeWrite(p *bth.Packet) verdict {
 	return executed
 }
 
+// executeRead accepts a READ request. A peer with more READs and atomics outstanding
+// than MAX_DEST_RD_ATOMIC is refused (IBA 9.7.4.1.5).
 func (q *QP) executeRead(p *bth.Packet) verdict {
 	r := &q.resp
-	if q.attr.Access&memreg.RemoteRead == 0 || p.RETH.Length > MaxMessage {
+	if q.attr.Access&memreg.RemoteRead == 0 || p.RETH.Length > MaxMessage || r.answers.full() {
 		return invalidRequest
 	}
 	if _, fault := q.cfg.Table.Slice(memreg.Key(p.RETH.RKey), q.cfg.PD, memreg.RemoteRead, p.RETH.VA, uint64(p.RETH.Length)); fault != memreg.FaultNone {
 		return accessError
 	}
-	slot, v := q.takeReplaySlot()
-	if v != executed {
-		return v
-	}
 	n := q.packets(p.RETH.Length)
-	*slot = resource{kind: resourceRead, psn: p.PSN, npkts: n, reth: p.RETH}
+	r.replay.remember(resource{kind: resourceRead, psn: p.PSN, npkts: n, reth: p.RETH})
 	r.answers.add(answer{kind: answerRead, psn: p.PSN, npkts: n, reth: p.RETH})
 	r.epsn = p.PSN.Add(n)
 	q.countMessage()
@@ -298,12 +302,8 @@ func (q *QP) executeRead(p *bth.Packet) verdict {
 
 func (q *QP) executeAtomic(p *bth.Packet) verdict {
 	r := &q.resp
-	if q.attr.Access&memreg.RemoteAtomic == 0 {
+	if q.attr.Access&memreg.RemoteAtomic == 0 || r.answers.full() {
 		return invalidRequest
-	}
-	slot, v := q.takeReplaySlot()
-	if v != executed {
-		return v
 	}
 	e := &p.AtomicETH
 	var original uint64
@@ -320,27 +320,11 @@ func (q *QP) executeAtomic(p *bth.Packet) verdict {
 	default:
 		return accessError
 	}
-	*slot = resource{kind: resourceAtomic, psn: p.PSN, npkts: 1, original: original}
+	r.replay.remember(resource{kind: resourceAtomic, psn: p.PSN, npkts: 1, original: original})
 	r.answers.add(answer{kind: answerAtomic, psn: p.PSN, npkts: 1, original: original})
 	r.epsn = p.PSN.Next()
 	q.countMessage()
 	return executed
-}
-
-// takeReplaySlot returns where to remember the next READ or atomic. A peer with
-// more of them outstanding than MAX_DEST_RD_ATOMIC is refused (IBA 9.7.4.1.5): the
-// oldest slot still has an answer to send.
-func (q *QP) takeReplaySlot() (*resource, verdict) {
-	r := &q.resp
-	slot := r.replay.oldest()
-	if slot == nil || slot.kind != resourceNone && r.answers.holds(slot.psn, slot.npkts) {
-		return nil, invalidRequest
-	}
-	if r.answers.full() {
-		return nil, dropBusy
-	}
-	r.replay.advance()
-	return slot, executed
 }
 
 // handleDuplicate answers a request that was executed before (IBA 9.7.5.1.2).
@@ -354,7 +338,7 @@ func (q *QP) handleDuplicate(p *bth.Packet) bth.Drop {
 		if e == nil || e.kind != resourceAtomic {
 			return bth.DropForgotten
 		}
-		return r.answers.repeat(answer{kind: answerAtomic, psn: p.PSN, npkts: 1, original: e.original})
+		return r.answers.again(answer{kind: answerAtomic, psn: p.PSN, npkts: 1, original: e.original})
 	case p.Flags.Any(bth.Send | bth.Write):
 		// Acknowledge up to now, but not across a READ or atomic behind it: its own
 		// response must come first, or the peer takes it for lost.
@@ -370,22 +354,27 @@ func (q *QP) handleDuplicate(p *bth.Packet) bth.Drop {
 
 // repeatRead executes a READ again, for all or part of what it asked for the first time.
 func (q *QP) repeatRead(p *bth.Packet) bth.Drop {
-	r := &q.resp
-	e := r.replay.find(p.PSN)
+	e := q.resp.replay.find(p.PSN)
 	if e == nil || e.kind != resourceRead {
 		return bth.DropForgotten
 	}
-	skip := uint64(dist(e.psn, p.PSN)) * uint64(q.attr.PathMTU)
-	length := uint64(p.RETH.Length)
-	if skip+length > uint64(e.reth.Length) || dist(e.psn, p.PSN)+q.packets(p.RETH.Length) > e.npkts {
+	n := q.packets(p.RETH.Length)
+	if dist(e.psn, p.PSN)+n > e.npkts || !covers(&e.reth, &p.RETH) {
 		return bth.DropForgotten
 	}
-	if length > 0 && (p.RETH.RKey != e.reth.RKey || p.RETH.VA != e.reth.VA+skip) {
-		return bth.DropForgotten
-	}
-	if _, fault := q.cfg.Table.Slice(memreg.Key(p.RETH.RKey), q.cfg.PD, memreg.RemoteRead, p.RETH.VA, length); fault != memreg.FaultNone {
+	if _, fault := q.cfg.Table.Slice(memreg.Key(p.RETH.RKey), q.cfg.PD, memreg.RemoteRead, p.RETH.VA, uint64(p.RETH.Length)); fault != memreg.FaultNone {
 		q.refuse(bth.NAKRemoteAccess, p.PSN, EventAccessErr)
 		return bth.DropNone
 	}
-	return r.answers.repeat(answer{kind: answerRead, psn: p.PSN, npkts: q.packets(p.RETH.Length), reth: p.RETH})
+	return q.resp.answers.again(answer{kind: answerRead, psn: p.PSN, npkts: n, reth: p.RETH})
+}
+
+// covers reports whether all that part asks for is in what whole asked for. Of a part
+// of length 0 neither key nor address counts.
+func covers(whole, part *bth.RETH) bool {
+	if part.Length == 0 {
+		return true
+	}
+	off := part.VA - whole.VA // huge when part begins before whole
+	return part.RKey == whole.RKey && off <= uint64(whole.Length) && uint64(part.Length) <= uint64(whole.Length)-off
 }
