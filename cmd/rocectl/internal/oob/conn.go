@@ -149,6 +149,13 @@ func (x *Conn) take(e *Expect, b []byte) (bool, error) {
 	}
 }
 
+// Waiting says whether the peer has sent something that nobody received yet.
+func (x *Conn) Waiting() bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.unread) > 0 || x.err != nil
+}
+
 // HungUp is the error of a peer that went away, with when as the rest of the sentence's first half.
 func (x *Conn) HungUp(when string) error { return x.hungUp(when) }
 

@@ -45,8 +45,9 @@ func (r *bwReport) setField(i int, b [8]byte) {
 func (r *bwReport) bytes() uint64 { return r.size * r.iterations }
 
 func (r *bwReport) took() time.Duration {
-	if !(r.rate > 0) {
+	us := float64(r.iterations) / r.rate
+	if longest := 24 * 365 * time.Hour; !(us >= 0 && us < float64(longest/time.Microsecond)) {
 		return 0
 	}
-	return time.Duration(float64(r.iterations) / r.rate * float64(time.Microsecond))
+	return time.Duration(us * float64(time.Microsecond))
 }

@@ -171,10 +171,10 @@ func (x *Exchange) reports(ctx context.Context, own *bwReport) (bwReport, error)
 	return peer, nil
 }
 
-// goodbye ends the conversation of a test that has an end: a last barrier, then each side says done without looking
+// goodbye ends the conversation of a test that has an end: a last barrier, for which the peer may still be running, then each side says done without looking
 // for the peer's. Versions from 6.17 on neither send nor expect that word, and do not mind it.
 func (x *Exchange) goodbye(ctx context.Context, k *Key) error {
-	if err := x.barrier(ctx, "goodbye", k, patience); err != nil {
+	if err := x.barrier(ctx, "goodbye", k, 0); err != nil {
 		return err
 	}
 	_ = x.conn.Send("done", []byte("done\x00")) // the peer may have closed already

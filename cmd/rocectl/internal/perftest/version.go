@@ -36,14 +36,13 @@ func parseVersion(b []byte) (Version, error) {
 	text, _, _ := bytes.Cut(b, []byte{0})
 	whole, fraction, ok := strings.Cut(string(text), ".")
 	major, err := strconv.ParseUint(whole, 10, 16)
-	if ok && err == nil {
+	if ok && err == nil && (len(fraction) == 1 || len(fraction) == 2) {
 		minor, err := strconv.ParseUint((fraction + "0")[:2], 10, 16)
-		if err == nil && len(fraction) > 0 && len(fraction) <= 2 {
+		if err == nil {
 			return Version(major*100 + minor), nil
 		}
 	}
-	return 0, fmt.Errorf("the peer's first message %q is not perftest's version: is perftest's %s at the other end, and not another program?",
-		b, "exchange")
+	return 0, fmt.Errorf("the peer's first message %q is not a version of perftest's exchange: is another program at the other end?", b)
 }
 
 // check says whether a peer of this version can be talked to.

@@ -147,7 +147,10 @@ func (o *Observation) String() string {
 		fmt.Fprintf(&b, " [%v]", o.Marks)
 	}
 	if o.Drop != bth.DropNone {
-		fmt.Fprintf(&b, " (%s)", strings.TrimPrefix(o.Drop.Error(), "bth: "))
+		fmt.Fprintf(&b, " (%s)", Reason(o.Drop))
 	}
 	return b.String()
 }
+
+// Reason says why a frame is no sound packet.
+func Reason(d bth.Drop) string { return strings.TrimPrefix(d.Error(), "bth: ") }

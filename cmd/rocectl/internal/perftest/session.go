@@ -1,0 +1,412 @@
+package perftest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-roce/roce"
+	"github.com/go-roce/roce/cmd/rocectl/internal/measure"
+)
+
+// Session is one test at one end.
+type Session struct {
+	Device   *roce.Device
+	Exchange *Exchange
+	Params   Params
+	// Table gets the output as perftest lays it out; nil for none. Bar is where a progress bar may be shown.
+	Table, Bar io.Writer
+	Units      Units // of the table
+
+	agreed       terms
+	stride       int // bytes of a queue pair's half of the buffer
+	mr           *roce.MR
+	cq           *roce.CQ
+	qps          []*roce.QP
+	mine, theirs []Key
+	before       measure.Counters
+	done         atomic.Uint64 // messages of the present run, for the bar
+}
+
+// cacheLine is where small messages start; that of every processor this runs on.
+const cacheLine = 64
+
+// Run sets the test up with the peer, runs it and takes leave.
+func (s *Session) Run(ctx context.Context) (*measure.Result, error) {
+	if err := s.setUp(ctx); err != nil {
+		return nil, err
+	}
+	var runs []measure.Result
+	err := s.driving(ctx, func(ctx context.Context) error {
+		return s.rendezvous(ctx)
+	})
+	if err != nil {
+		return nil, err
+	}
+	s.tableHead()
+	sizes := s.Params.sizes()
+	if s.passive() {
+		sizes = sizes[:1]
+	}
+	for _, size := range sizes {
+		r, err := s.measured(ctx, size)
+		if err != nil {
+			return nil, err
+		}
+		runs = append(runs, *r)
+	}
+	if err := s.driving(ctx, func(ctx context.Context) error { return s.leave(ctx, &runs[len(runs)-1]) }); err != nil {
+		return nil, err
+	}
+	total := runs[len(runs)-1]
+	if s.passive() {
+		s.tableRow(&total)
+	}
+	s.tableFoot()
+	total.Counters = s.counters()
+	if s.Params.All && !s.passive() {
+		total.Runs = runs
+	}
+	return &total, nil
+}
+
+// Close gives back what Run took.
+func (s *Session) Close() {
+	for _, q := range s.qps {
+		_ = q.Close() // the device's Close would do it as well
+	}
+	if s.mr != nil {
+		_ = s.mr.Deregister()
+	}
+}
+
+// passive says that this end does nothing but answer.
+func (s *Session) passive() bool {
+	return !s.Exchange.client && !s.Params.Both && s.Params.Test.passiveServer()
+}
+
+func (s *Session) setUp(ctx context.Context) error {
+	p := &s.Params
+	most := s.Device.PathMTU()
+	if p.MTU > most {
+		return fmt.Errorf("the path MTU -m %d does not fit the interface's MTU, which carries at most %d: raise it, or choose a smaller -m", p.MTU, most)
+	}
+	own := terms{cycleBuffer: os.Getpagesize(), cacheLine: cacheLine, mtu: p.MTU}
+	if own.mtu == 0 {
+		own.mtu = most
+	}
+	var err error
+	if s.agreed, err = s.Exchange.hello(ctx, own); err != nil {
+		return err
+	}
+	if err := s.makeQueuePairs(); err != nil {
+		return err
+	}
+	s.mine, s.theirs, err = s.Exchange.keys(ctx, p.QPs, s.key)
+	if err != nil {
+		return err
+	}
+	if p.Test.Latency && p.Test.Verb != Send {
+		// These three programs exchange the key of their queue pair twice.
+		if err := s.Exchange.barrier(ctx, "second key", &s.mine[0], patience); err != nil {
+			return err
+		}
+	}
+	s.before = measure.ReadCounters(s.Device)
+	for i, q := range s.qps {
+		if err := s.connect(ctx, q, &s.mine[i], &s.theirs[i]); err != nil {
+			return err
+		}
+	}
+	s.tableAddresses()
+	return nil
+}
+
+func (s *Session) makeQueuePairs() error {
+	p := &s.Params
+	const page = 4096
+	s.stride = (max(p.largest(), s.agreed.cycleBuffer) + page - 1) &^ (page - 1)
+	if s.stride > (1<<46)/p.QPs {
+		return fmt.Errorf("%d queue pairs with messages of %d bytes do not fit into memory", p.QPs, p.largest())
+	}
+	pd := s.Device.AllocPD()
+	// The first half is sent from, or read into; the second half is the peer's to write and read.
+	var err error
+	const all = roce.LocalWrite | roce.RemoteWrite | roce.RemoteRead | roce.RemoteAtomic
+	if s.mr, err = pd.RegisterMemory(make([]byte, 2*p.QPs*s.stride), all); err != nil {
+		return err
+	}
+	rxDepth := 0
+	if p.Test.Verb == Send {
+		rxDepth = p.RxDepth
+	}
+	if s.cq, err = s.Device.CreateCQ(p.QPs * (p.TxDepth + rxDepth)); err != nil {
+		return err
+	}
+	access := map[Verb]roce.Access{Write: roce.RemoteWrite, Read: roce.RemoteRead, Atomic: roce.RemoteAtomic}[p.Test.Verb]
+	for range p.QPs {
+		q, err := pd.CreateQP(roce.QPConfig{
+			SendCQ: s.cq, RecvCQ: s.cq, SendDepth: p.TxDepth, RecvDepth: rxDepth, MaxInline: p.Inline, Access: access,
+		})
+		if err != nil {
+			return err
+		}
+		s.qps = append(s.qps, q)
+	}
+	return nil
+}
+
+// local and remote are offsets of a queue pair's halves in the buffer.
+func (s *Session) local(i int) int  { return i * s.stride }
+func (s *Session) remote(i int) int { return (s.Params.QPs + i) * s.stride }
+
+// key makes this end's key of queue pair i; peer is the peer's, if it is known.
+func (s *Session) key(i int, peer *Key) (Key, error) {
+	gid, err := s.gid(peer)
+	if err != nil {
+		return Key{}, err
+	}
+	k := Key{OutReads: 1, QPN: s.qps[i].QPN(), PSN: s.qps[i].PSN(), VAddr: s.mr.Addr() + uint64(s.remote(i)), GID: gid}
+	switch s.Params.Test.Verb {
+	case Read, Atomic:
+		k.OutReads = s.Params.OutReads
+		fallthrough
+	case Write:
+		k.RKey = uint32(s.mr.Key())
+	}
+	return k, nil
+}
+
+// gid chooses the local address: what the options say, or else of the family of the peer's, or else the address that
+// the TCP connection has if the device has it too, or else the best one.
+func (s *Session) gid(peer *Key) (netip.Addr, error) {
+	addrs := s.Device.Addrs()
+	first := func(fits func(netip.Addr) bool) (netip.Addr, bool) {
+		i := slices.IndexFunc(addrs, fits)
+		if i < 0 {
+			return netip.Addr{}, false
+		}
+		return addrs[i], true
+	}
+	name := s.Device.Info().Interface
+	switch i := s.Params.GIDIndex; {
+	case i >= len(addrs):
+		return netip.Addr{}, fmt.Errorf("%s has no GID with index -x %d; it has %v, counted from 0", name, i, addrs)
+	case i >= 0:
+		return addrs[i], nil
+	case s.Params.IPv6:
+		if a, ok := first(netip.Addr.Is6); ok {
+			return a, nil
+		}
+		return netip.Addr{}, fmt.Errorf("%s has no IPv6 address for --ipv6: add one, or leave --ipv6 out at both ends", name)
+	case peer != nil:
+		c, err := s.Device.ChooseGID(peer.GID)
+		return c.Addr, err
+	}
+	if t, ok := s.Exchange.conn.LocalAddr().(*net.TCPAddr); ok {
+		own := t.AddrPort().Addr().Unmap().WithZone("")
+		if a, ok := first(func(a netip.Addr) bool { return a == own }); ok {
+			return a, nil
+		}
+	}
+	if a, ok := first(netip.Addr.Is4); ok {
+		return a, nil
+	}
+	if len(addrs) > 0 {
+		return addrs[0], nil
+	}
+	return netip.Addr{}, fmt.Errorf("%s has no IP address, and so no GID: ip address add ADDRESS/PREFIX dev %s", name, name)
+}
+
+func (s *Session) connect(ctx context.Context, q *roce.QP, mine, theirs *Key) error {
+	p := &s.Params
+	reads := uint8(1)
+	if v := p.Test.Verb; v == Read || v == Atomic {
+		reads = uint8(max(1, min(p.OutReads, theirs.OutReads)))
+	}
+	answers := uint8(mine.OutReads)
+	return q.Connect(ctx, roce.Remote{
+		Addr: theirs.GID, QPN: theirs.QPN, PSN: theirs.PSN, Src: mine.GID, PathMTU: s.agreed.mtu, Timeout: &p.Timeout,
+		MaxRdAtomic: &reads, MaxDestRdAtomic: &answers, TrafficClass: p.TrafficClass,
+	})
+}
+
+// rendezvous is what the ends say to each other between connecting and the first run.
+func (s *Session) rendezvous(ctx context.Context) error {
+	p, x := &s.Params, s.Exchange
+	connected := func() error { return x.barrier(ctx, "word that it is connected", &s.mine[0], patience) }
+	if p.Test.Verb == Send {
+		if err := connected(); err != nil {
+			return err
+		}
+	}
+	for i := range s.mine {
+		if err := x.barrier(ctx, "repeated key "+strconv.Itoa(i+1), &s.mine[i], patience); err != nil {
+			return err
+		}
+	}
+	if p.Test.Verb == Send {
+		return nil
+	}
+	return connected()
+}
+
+// measured makes one run, with what the ends say to each other right before and after it.
+func (s *Session) measured(ctx context.Context, size int) (*measure.Result, error) {
+	p := &s.Params
+	r := &measure.Result{
+		Test: p.Test.Name, Link: s.Device.Info().Kind, Mode: measure.Mode(s.Device.Info()), Size: size, Iterations: p.Iterations, QPs: p.QPs, MTU: s.agreed.mtu,
+	}
+	if s.passive() {
+		return r, nil // the wait for the client's leave is all there is
+	}
+	t := newTraffic(ctx, s, size)
+	defer t.close()
+	if p.Test.Verb == Send {
+		if err := t.postReceives(); err != nil {
+			return nil, err
+		}
+	}
+	if p.Test.Verb == Send || p.Both {
+		if err := s.driving(ctx, func(ctx context.Context) error {
+			return s.Exchange.barrier(ctx, "word that it is ready", &s.mine[0], patience)
+		}); err != nil {
+			return nil, err
+		}
+	}
+	before := measure.ReadCounters(s.Device)
+	total := p.Iterations * uint64(p.QPs)
+	if p.Duration != 0 {
+		total = uint64(p.Duration.Milliseconds())
+	}
+	s.done.Store(0)
+	bar := measure.Show(s.Bar, p.Test.Name+" "+strconv.Itoa(size)+" B", total, &s.done)
+	err := t.run(r)
+	bar.Stop()
+	if err != nil {
+		return nil, err
+	}
+	r.Counters = measure.ReadCounters(s.Device).Since(before)
+	if err := s.driving(ctx, func(ctx context.Context) error { return s.compare(ctx, r) }); err != nil {
+		return nil, err
+	}
+	s.tableRow(r)
+	return r, nil
+}
+
+// compare is what the ends say to each other after each run that not only the client made.
+func (s *Session) compare(ctx context.Context, r *measure.Result) error {
+	p, x := &s.Params, s.Exchange
+	after := func() error { return x.barrier(ctx, "word that its run is over", &s.mine[0], 0) }
+	if p.Test.Latency {
+		return nil
+	}
+	if p.Both && p.All && p.Test.Verb != Send {
+		if err := after(); err != nil {
+			return err
+		}
+	}
+	if p.Both && (p.Duration == 0 || p.Test.Verb != Send) {
+		peer, err := x.reports(ctx, s.reportOf(r))
+		if err != nil {
+			return err
+		}
+		addDirection(r, &peer)
+	}
+	if p.All && p.Test.Verb == Send {
+		return after()
+	}
+	return nil
+}
+
+// reportOf is a run as the peer is told of it, in the unit it will show.
+func (s *Session) reportOf(r *measure.Result) *bwReport {
+	return &bwReport{
+		size: uint64(r.Size), iterations: r.Bytes / uint64(r.Size),
+		peak: s.Units.rate(r.PeakGbitPerS), avg: s.Units.rate(r.GbitPerS), rate: r.MmsgPerS,
+	}
+}
+
+// addDirection adds what the peer sent to what this end did.
+func addDirection(r *measure.Result, peer *bwReport) {
+	took := max(time.Duration(r.Seconds*float64(time.Second)), peer.took())
+	peak := r.PeakGbitPerS
+	if r.GbitPerS > 0 && peer.avg > 0 {
+		peak += peer.peak / peer.avg * measure.Gbit(peer.bytes(), max(peer.took(), 1)) // whatever unit the peer has
+	}
+	messages := (r.Bytes + peer.bytes()) / uint64(r.Size)
+	r.Rate(r.Bytes+peer.bytes(), messages, took)
+	r.PeakGbitPerS = peak
+}
+
+// leave is how the ends part after the last run.
+func (s *Session) leave(ctx context.Context, r *measure.Result) error {
+	p, x := &s.Params, s.Exchange
+	if p.Test.Latency && p.Test.Verb == Write {
+		return s.slipAway(ctx)
+	}
+	if !p.Test.Latency && p.Test.Verb != Send && !p.Both {
+		// The server of a unidirectional test waits here while the client runs.
+		if err := x.barrier(ctx, "word that its run is over", &s.mine[0], 0); err != nil {
+			return err
+		}
+		peer, err := x.reports(ctx, s.reportOf(r))
+		if err != nil {
+			return err
+		}
+		if s.passive() {
+			r.Rate(peer.bytes(), peer.iterations, peer.took())
+			r.Size = int(min(peer.size, maxSize))
+		}
+	}
+	return x.goodbye(ctx, &s.mine[0])
+}
+
+// slipAway ends a write latency test, which has no words for it: whoever is done closes. This end waits a moment for
+// the peer to do so too, and answers it until then in case an acknowledgement was lost.
+func (s *Session) slipAway(ctx context.Context) error {
+	_ = s.Exchange.conn.CloseWrite()
+	select {
+	case <-s.Exchange.conn.Gone():
+	case <-time.After(2 * time.Second):
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// counters are what the device counted since the queue pairs were connected.
+func (s *Session) counters() measure.Counters { return measure.ReadCounters(s.Device).Since(s.before) }
+
+// driving runs f, which talks to the peer. A device that has no goroutine of its own is driven meanwhile: the peer may
+// need its answers.
+func (s *Session) driving(ctx context.Context, f func(context.Context) error) error {
+	if !s.Device.Info().Manual {
+		return f(ctx)
+	}
+	done := make(chan error, 1)
+	go func() { done <- f(ctx) }()
+	for turn := 1; ; turn++ {
+		s.Device.Progress()
+		if turn%64 != 0 {
+			continue
+		}
+		select {
+		case err := <-done:
+			return err
+		default:
+		}
+		if s.passive() {
+			runtime.Gosched() // the peer is measuring how fast this end answers
+		} else {
+			time.Sleep(50 * time.Microsecond)
+		}
+	}
+}
