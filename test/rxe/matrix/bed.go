@@ -50,14 +50,16 @@ func makeBed(baseline bool) (*bed, error) {
 	if err := b.deepenBacklog(); err != nil {
 		return b, err
 	}
+	if b.ours.netns != "" { // before the pair, which must be taken back first
+		if err := b.does([]string{"ip", "netns", "add", b.ours.netns}, []string{"ip", "netns", "del", b.ours.netns}); err != nil {
+			return b, err
+		}
+	}
 	if err := b.does([]string{"ip", "link", "add", b.peer.iface, "type", "veth", "peer", "name", b.ours.iface},
 		[]string{"ip", "link", "del", b.peer.iface}); err != nil {
 		return b, err
 	}
 	if b.ours.netns != "" {
-		if err := b.does([]string{"ip", "netns", "add", b.ours.netns}, []string{"ip", "netns", "del", b.ours.netns}); err != nil {
-			return b, err
-		}
 		if err := command("ip", "link", "set", b.ours.iface, "netns", b.ours.netns); err != nil {
 			return b, err
 		}
@@ -73,6 +75,9 @@ func makeBed(baseline bool) (*bed, error) {
 				return b, err
 			}
 		}
+	}
+	if err := b.settle(); err != nil {
+		return b, err
 	}
 	if baseline {
 		if err := b.throughTheVeth(); err != nil {
@@ -100,6 +105,26 @@ func (b *bed) does(args, back []string) error {
 		return err
 	}
 	b.undo = append(b.undo, back)
+	return nil
+}
+
+// settle waits until the link-local addresses are no longer tentative: cells should not see addresses come.
+func (b *bed) settle() error {
+	for _, e := range []*end{&b.peer, &b.ours} {
+		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+			args := e.inside([]string{"ip", "-6", "addr", "show", "dev", e.iface, "tentative"})
+			tentative, err := exec.Command(args[0], args[1:]...).Output()
+			if err != nil {
+				return fmt.Errorf("%s: %w", strings.Join(args, " "), err)
+			}
+			if len(tentative) == 0 {
+				break
+			}
+			if time.Now().After(deadline) {
+				return fmt.Errorf("%s has an address that stays tentative: %s", e.iface, tentative)
+			}
+		}
+	}
 	return nil
 }
 

@@ -3,8 +3,8 @@
 //
 // With HOST it is the requester: it posts --count operations, of which --fault spoils the first. Without, it is the
 // responder, whose memory they are about. It prints one line a completion, "wc send|recv ID STATUS" (with --stream only
-// those of failures), and at the end "data right|wrong" where --verify is given, or else "region untouched|changed".
-// What a failure means goes to stderr in words. Its exit status is 0 if each posted work request has completed exactly
+// those of failures), and at the end "data right|wrong" where --verify is given, or else "region untouched|changed",
+// and how often this end sent something again, "retransmits N", which its twin does not know. What a failure means goes to stderr in words. Its exit status is 0 if each posted work request has completed exactly
 // once, whatever the statuses are: the matrix judges those.
 package main
 
@@ -111,5 +111,8 @@ func run(ctx context.Context, s *settings, out io.Writer) (err error) {
 		err = t.respond(ctx, before)
 	}
 	t.printEvents()
+	if err == nil {
+		err = t.printCounters(ctx)
+	}
 	return err
 }

@@ -262,3 +262,16 @@ func (t *tally) printEvents() {
 		}
 	}
 }
+
+// printCounters prints how often this end sent something again, and to stderr all there is to say about why.
+func (t *tally) printCounters(ctx context.Context) error {
+	c, err := t.qp.Counters(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(t.out, "retransmits %d\n", c.Retransmits)
+	if c.Retransmits != 0 {
+		fmt.Fprintf(os.Stderr, "counters: %+v\n", t.device.Counters())
+	}
+	return nil
+}
