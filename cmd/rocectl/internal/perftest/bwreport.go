@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"math"
 	"time"
+
+	"github.com/go-roce/roce/cmd/rocectl/internal/measure"
 )
 
 // bwReport is what an end of a bandwidth test tells the other about its own direction, in five messages of 8 bytes.
@@ -50,4 +52,13 @@ func (r *bwReport) took() time.Duration {
 		return 0
 	}
 	return time.Duration(us * float64(time.Microsecond))
+}
+
+// peakGbit is the peer's peak in Gbit/s, whatever its unit: what it is to its average is known.
+func (r *bwReport) peakGbit() float64 {
+	took := r.took()
+	if took == 0 || !(r.avg > 0) || !(r.peak >= r.avg) {
+		return 0
+	}
+	return r.peak / r.avg * measure.Gbit(r.bytes(), took)
 }

@@ -338,10 +338,7 @@ func (s *Session) reportOf(r *measure.Result) *bwReport {
 // addDirection adds what the peer sent to what this end did.
 func addDirection(r *measure.Result, peer *bwReport) {
 	took := max(time.Duration(r.Seconds*float64(time.Second)), peer.took())
-	peak := r.PeakGbitPerS
-	if r.GbitPerS > 0 && peer.avg > 0 {
-		peak += peer.peak / peer.avg * measure.Gbit(peer.bytes(), max(peer.took(), 1)) // whatever unit the peer has
-	}
+	peak := r.PeakGbitPerS + peer.peakGbit()
 	messages := (r.Bytes + peer.bytes()) / uint64(r.Size)
 	r.Rate(r.Bytes+peer.bytes(), messages, took)
 	r.PeakGbitPerS = peak
@@ -364,6 +361,7 @@ func (s *Session) leave(ctx context.Context, r *measure.Result) error {
 		}
 		if s.passive() {
 			r.Rate(peer.bytes(), peer.iterations, peer.took())
+			r.PeakGbitPerS = peer.peakGbit()
 			r.Size = int(min(peer.size, maxSize))
 		}
 	}
