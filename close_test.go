@@ -3,6 +3,7 @@ package roce_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -10,20 +11,21 @@ import (
 
 	"github.com/go-roce/roce"
 	"github.com/go-roce/roce/link"
+	"github.com/go-roce/roce/test/exercise"
 )
 
 // pump keeps a's send queue full of WRITEs to b and counts what was posted and what
 // completed, until the device closes.
 type pump struct {
-	*end
+	*exercise.End
 	posted, completed atomic.Int64
 	wg                sync.WaitGroup
 }
 
-func startPump(t *testing.T, a, b *end, qp *roce.QP) *pump {
-	p := &pump{end: a}
+func startPump(t *testing.T, a, b *exercise.End, qp *roce.QP) *pump {
+	p := &pump{End: a}
 	p.wg.Go(func() {
-		wr := roce.SendWR{Opcode: roce.WRWrite, Flags: roce.Signaled, SGL: []roce.SGE{a.mr.SGE(0, 10000)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.Key()}
+		wr := roce.SendWR{Opcode: roce.WRWrite, Flags: roce.Signaled, SGL: []roce.SGE{a.MR.SGE(0, 10000)}, RemoteAddr: b.MR.Addr(), RKey: b.MR.Key()}
 		for {
 			n, err := qp.PostSend(wr, wr, wr)
 			p.posted.Add(int64(n))
@@ -38,13 +40,13 @@ func startPump(t *testing.T, a, b *end, qp *roce.QP) *pump {
 	p.wg.Go(func() {
 		var got [8]roce.Completion
 		for {
-			if err := a.cq.Wait(context.Background()); err != nil {
+			if err := a.CQ.Wait(context.Background()); err != nil {
 				if !errors.Is(err, roce.ErrClosed) {
 					t.Error(err)
 				}
 				return
 			}
-			p.completed.Add(int64(a.cq.Poll(got[:])))
+			p.completed.Add(int64(a.CQ.Poll(got[:])))
 		}
 	})
 	return p
@@ -55,8 +57,8 @@ func startPump(t *testing.T, a, b *end, qp *roce.QP) *pump {
 func TestClose_DeviceUnderTraffic(t *testing.T) {
 	for _, manual := range []bool{false, true} {
 		for range 5 {
-			a, b := newPair(t, rig{dev: roce.Config{Manual: manual}})
-			p := startPump(t, a, b, a.qp)
+			a, b := newPair(t, options{Device: roce.Config{Manual: manual}})
+			p := startPump(t, a, b, a.QP)
 			stop := make(chan struct{})
 			var driving sync.WaitGroup
 			if manual {
@@ -66,13 +68,13 @@ func TestClose_DeviceUnderTraffic(t *testing.T) {
 						case <-stop:
 							return
 						default:
-							b.dev.Progress()
+							b.Dev.Progress()
 						}
 					}
 				})
 			}
 			time.Sleep(20 * time.Millisecond)
-			if err := a.dev.Close(); err != nil {
+			if err := a.Dev.Close(); err != nil {
 				t.Fatal(err)
 			}
 			p.wg.Wait()
@@ -81,13 +83,13 @@ func TestClose_DeviceUnderTraffic(t *testing.T) {
 			if x, y := p.posted.Load(), p.completed.Load(); x != y || x == 0 {
 				t.Errorf("manual=%v: %d posted, %d completed", manual, x, y)
 			}
-			if err := a.cq.Wait(t.Context()); !errors.Is(err, roce.ErrClosed) {
+			if err := a.CQ.Wait(t.Context()); !errors.Is(err, roce.ErrClosed) {
 				t.Errorf("waiting on a closed device: %v", err)
 			}
-			if _, err := a.pd.CreateQP(roce.QPConfig{}); !errors.Is(err, roce.ErrClosed) {
+			if _, err := a.PD.CreateQP(roce.QPConfig{}); !errors.Is(err, roce.ErrClosed) {
 				t.Errorf("creating a queue pair on a closed device: %v", err)
 			}
-			if _, err := a.pd.RegisterMemory(make([]byte, 1), 0); !errors.Is(err, roce.ErrClosed) {
+			if _, err := a.PD.RegisterMemory(make([]byte, 1), 0); !errors.Is(err, roce.ErrClosed) {
 				t.Errorf("registering memory on a closed device: %v", err)
 			}
 		}
@@ -97,11 +99,11 @@ func TestClose_DeviceUnderTraffic(t *testing.T) {
 // Pitfall 43: queue pairs come and go on both sides under the traffic of others, and take their
 // completions along.
 func TestClose_QueuePairsUnderTraffic(t *testing.T) {
-	a, b := newPair(t, rig{})
-	p := startPump(t, a, b, a.qp)
+	a, b := newPair(t, options{})
+	p := startPump(t, a, b, a.QP)
 	for range 100 {
-		for _, e := range []*end{a, b} {
-			qp := e.newQP(t, roce.QPConfig{})
+		for _, e := range []*exercise.End{a, b} {
+			qp := e.NewQP(t, roce.QPConfig{})
 			if err := qp.Init(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -128,10 +130,10 @@ func TestClose_QueuePairsUnderTraffic(t *testing.T) {
 		}
 	}
 	// The peer vanishes: what is in flight is flushed when the device closes.
-	if err := b.qp.Close(); err != nil {
+	if err := b.QP.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.dev.Close(); err != nil {
+	if err := a.Dev.Close(); err != nil {
 		t.Fatal(err)
 	}
 	p.wg.Wait()
@@ -143,15 +145,15 @@ func TestClose_QueuePairsUnderTraffic(t *testing.T) {
 // Pitfall 43 for regions: after Deregister nothing touches the memory, which the race detector sees to.
 func TestDeregister_UnderTraffic(t *testing.T) {
 	for range 20 {
-		a, b := newPair(t, rig{tweak: func(r *roce.Remote) { r.PathMTU = 1024 }})
+		a, b := newPair(t, options{Tweak: func(r *roce.Remote) { r.PathMTU = 1024 }})
 		memory := make([]byte, 32<<10)
-		mr, err := b.pd.RegisterMemory(memory, allAccess)
+		mr, err := b.PD.RegisterMemory(memory, exercise.AllAccess)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for range 20 {
-			a.send(t, roce.SendWR{Opcode: roce.WRWrite, SGL: []roce.SGE{a.mr.SGE(0, len(memory))}, RemoteAddr: mr.Addr(), RKey: mr.Key()})
-			a.send(t, roce.SendWR{Opcode: roce.WRRead, SGL: []roce.SGE{a.mr.SGE(0, len(memory))}, RemoteAddr: mr.Addr(), RKey: mr.Key()})
+			a.Send(t, roce.SendWR{Opcode: roce.WRWrite, SGL: []roce.SGE{a.MR.SGE(0, len(memory))}, RemoteAddr: mr.Addr(), RKey: mr.Key()})
+			a.Send(t, roce.SendWR{Opcode: roce.WRRead, SGL: []roce.SGE{a.MR.SGE(0, len(memory))}, RemoteAddr: mr.Addr(), RKey: mr.Key()})
 		}
 		time.Sleep(200 * time.Microsecond)
 		if err := mr.Deregister(); err != nil {
@@ -162,7 +164,7 @@ func TestDeregister_UnderTraffic(t *testing.T) {
 		}
 		ok := true
 		for range 40 {
-			c := a.next(t)
+			c := a.Next(t)
 			switch {
 			case c.Status == roce.StatusSuccess && ok:
 			case c.Status == roce.StatusRemAccessErr && ok:
@@ -184,21 +186,21 @@ func TestDeregister_UnderTraffic(t *testing.T) {
 }
 
 func TestCQ_CloseNeedsItUnused(t *testing.T) {
-	a, _ := newPair(t, rig{})
-	if err := a.cq.Close(); err == nil {
+	a, _ := newPair(t, options{})
+	if err := a.CQ.Close(); err == nil {
 		t.Fatal("a completion queue in use was closed")
 	}
-	a.recv(t, 0, 8)
-	if err := a.qp.Close(); err != nil {
+	a.Recv(t, 0, 8)
+	if err := a.QP.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := a.cq.Close(); err == nil {
+	if err := a.CQ.Close(); err == nil {
 		t.Fatal("a completion queue was closed that holds a completion")
 	}
-	if c := a.next(t); c.Status != roce.StatusWRFlushErr {
+	if c := a.Next(t); c.Status != roce.StatusWRFlushErr {
 		t.Fatalf("the receive of a closed queue pair ended with %v", c.Status)
 	}
-	if err := a.cq.Close(); err != nil {
+	if err := a.CQ.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -206,22 +208,23 @@ func TestCQ_CloseNeedsItUnused(t *testing.T) {
 // A link that goes away by itself ends the device: all completes, and the event and errors say why.
 func TestDevice_SurvivesTheEndOfItsLink(t *testing.T) {
 	la, lb := link.NewMemPair(link.MemOptions{})
-	a, b := newEnd(t, la, rig{}), newEnd(t, lb, rig{})
-	join(t, a, b, rig{})
-	a.recv(t, 0, 8)
+	o := options{Device: roce.Config{Logger: slog.New(slog.DiscardHandler)}}
+	a, b := exercise.New(t, la, o), exercise.New(t, lb, o)
+	exercise.Join(t, a, b, o)
+	a.Recv(t, 0, 8)
 	if err := la.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = a.qp.PostSend(roce.SendWR{Opcode: roce.WRSend}) // wakes the device, which may notice before
-	if c := a.next(t); c.Status != roce.StatusWRFlushErr {
+	_, _ = a.QP.PostSend(roce.SendWR{Opcode: roce.WRSend}) // wakes the device, which may notice before
+	if c := a.Next(t); c.Status != roce.StatusWRFlushErr {
 		t.Fatalf("the receive ended with %v", c.Status)
 	}
-	for e := range a.dev.Events() {
+	for e := range a.Dev.Events() {
 		if e.Type == roce.EventFatal {
 			break
 		}
 	}
-	if _, err := a.pd.CreateQP(roce.QPConfig{}); !errors.Is(err, roce.ErrClosed) {
+	if _, err := a.PD.CreateQP(roce.QPConfig{}); !errors.Is(err, roce.ErrClosed) {
 		t.Fatalf("creating a queue pair: %v", err)
 	}
 }

@@ -9,15 +9,14 @@ import (
 
 	"github.com/go-roce/roce"
 	"github.com/go-roce/roce/clock"
-	"github.com/go-roce/roce/link"
+	"github.com/go-roce/roce/test/exercise"
 	"github.com/go-roce/roce/transport"
 )
 
-// still is a rig for a synctest bubble: its clock is the bubble's, and nobody spins, for
-// time stands still while a goroutine runs.
-func still() rig {
-	clk := clock.NewReal()
-	return rig{dev: roce.Config{Clock: clk, Spin: -1}, link: link.MemOptions{Clock: clk}}
+// still has what ends need in a synctest bubble: its clock is the bubble's, and nobody
+// spins, for time stands still while a goroutine runs.
+func still() options {
+	return options{Device: roce.Config{Clock: clock.NewReal(), Spin: -1}}
 }
 
 // Pitfalls 50 to 52: the error says in words what happened, after how long a time, to which peer, and
@@ -33,19 +32,19 @@ func TestExplain_NoAnswer(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := newPair(t, still())
 			if tc.heard {
-				a.send(t, roce.SendWR{Opcode: roce.WRWrite})
-				a.succeed(t)
+				a.Send(t, roce.SendWR{Opcode: roce.WRWrite})
+				a.Succeed(t)
 			}
-			if err := b.qp.Close(); err != nil {
+			if err := b.QP.Close(); err != nil {
 				t.Fatal(err)
 			}
 			start := time.Now()
-			a.send(t, roce.SendWR{Opcode: roce.WRSend})
-			c := a.next(t)
+			a.Send(t, roce.SendWR{Opcode: roce.WRSend})
+			c := a.Next(t)
 			if got, want := time.Since(start), transport.RetryTime(14, 7); c.Status != roce.StatusRetryExcErr || got != want {
 				t.Fatalf("%v after %v, want RETRY_EXC_ERR after %v", c.Status, got, want)
 			}
-			err := a.qp.Explain(c)
+			err := a.QP.Explain(c)
 			var status transport.StatusError
 			if !errors.As(err, &status) || roce.Status(status) != roce.StatusRetryExcErr {
 				t.Errorf("the error does not hold its status: %#v", err)
@@ -63,35 +62,35 @@ func TestExplain_OtherStatuses(t *testing.T) {
 	for _, tc := range []struct {
 		status roce.Status
 		says   string
-		do     func(t *testing.T, a, b *end)
+		do     func(t *testing.T, a, b *exercise.End)
 	}{
-		{roce.StatusRNRRetryExc, "no receive posted for the message, 3 times", func(t *testing.T, a, _ *end) {
-			a.send(t, roce.SendWR{Opcode: roce.WRSend})
+		{roce.StatusRNRRetryExc, "no receive posted for the message, 3 times", func(t *testing.T, a, _ *exercise.End) {
+			a.Send(t, roce.SendWR{Opcode: roce.WRSend})
 		}},
-		{roce.StatusRemAccessErr, "refused the remote key", func(t *testing.T, a, b *end) {
-			a.send(t, roce.SendWR{Opcode: roce.WRWrite, SGL: []roce.SGE{a.mr.SGE(0, 1)}, RemoteAddr: b.mr.Addr(), RKey: b.mr.Key() + 1})
+		{roce.StatusRemAccessErr, "refused the remote key", func(t *testing.T, a, b *exercise.End) {
+			a.Send(t, roce.SendWR{Opcode: roce.WRWrite, SGL: []roce.SGE{a.MR.SGE(0, 1)}, RemoteAddr: b.MR.Addr(), RKey: b.MR.Key() + 1})
 		}},
-		{roce.StatusRemInvReqErr, "longer than the receive", func(t *testing.T, a, b *end) {
-			b.recv(t, 0, 10)
-			a.send(t, roce.SendWR{Opcode: roce.WRSend, SGL: []roce.SGE{a.mr.SGE(0, 11)}})
+		{roce.StatusRemInvReqErr, "longer than the receive", func(t *testing.T, a, b *exercise.End) {
+			b.Recv(t, 0, 10)
+			a.Send(t, roce.SendWR{Opcode: roce.WRSend, SGL: []roce.SGE{a.MR.SGE(0, 11)}})
 		}},
-		{roce.StatusLocProtErr, "not inside a region", func(t *testing.T, a, _ *end) {
-			a.send(t, roce.SendWR{Opcode: roce.WRSend, SGL: []roce.SGE{a.mr.SGE(a.mr.Len()-1, 2)}})
+		{roce.StatusLocProtErr, "not inside a region", func(t *testing.T, a, _ *exercise.End) {
+			a.Send(t, roce.SendWR{Opcode: roce.WRSend, SGL: []roce.SGE{a.MR.SGE(a.MR.Len()-1, 2)}})
 		}},
-		{roce.StatusWRFlushErr, "went to ERR", func(t *testing.T, a, _ *end) {
-			a.recv(t, 0, 8)
-			if err := a.qp.Modify(t.Context(), &roce.Attr{Mask: roce.AttrState, State: roce.StateErr}); err != nil {
+		{roce.StatusWRFlushErr, "went to ERR", func(t *testing.T, a, _ *exercise.End) {
+			a.Recv(t, 0, 8)
+			if err := a.QP.Modify(t.Context(), &roce.Attr{Mask: roce.AttrState, State: roce.StateErr}); err != nil {
 				t.Fatal(err)
 			}
 		}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := still()
-			r.tweak = func(r *roce.Remote) { r.RNRRetry = new(uint8(2)) }
+			r.Tweak = func(r *roce.Remote) { r.RNRRetry = new(uint8(2)) }
 			a, b := newPair(t, r)
 			tc.do(t, a, b)
-			c := a.next(t)
-			err := a.qp.Explain(c)
+			c := a.Next(t)
+			err := a.QP.Explain(c)
 			if c.Status != tc.status || !strings.HasPrefix(err.Error(), tc.status.String()+" (") || !strings.Contains(err.Error(), tc.says) {
 				t.Errorf("want %v and %q, got %v", tc.status, tc.says, err)
 			}

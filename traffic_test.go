@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-roce/roce"
+	"github.com/go-roce/roce/test/exercise"
 )
 
 // Thousands of messages over several queue pairs, both ways at once, several goroutines
@@ -19,17 +20,17 @@ func TestTraffic_ManyPostersAndPollers(t *testing.T) {
 	const qps, posters, each = 4, 3, 400
 	for _, manual := range []bool{false, true} {
 		t.Run(fmt.Sprintf("manual=%v", manual), func(t *testing.T) {
-			a, b := newPair(t, rig{dev: roce.Config{Manual: manual}, cq: 4096})
+			a, b := newPair(t, options{Device: roce.Config{Manual: manual}, CQ: 4096})
 			ends := [2]*crowd{newCrowd(t, a), newCrowd(t, b)}
 			for i := range qps {
 				if i > 0 {
-					for _, e := range []*end{a, b} {
-						e.qp = e.newQP(t, roce.QPConfig{})
+					for _, e := range []*exercise.End{a, b} {
+						e.QP = e.NewQP(t, roce.QPConfig{})
 					}
-					join(t, a, b, rig{})
+					exercise.Join(t, a, b, options{})
 				}
-				ends[0].add(t, a.qp)
-				ends[1].add(t, b.qp)
+				ends[0].add(t, a.QP)
+				ends[1].add(t, b.QP)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
@@ -62,7 +63,7 @@ func TestTraffic_ManyPostersAndPollers(t *testing.T) {
 
 // crowd is an end whose queue pairs are used by many goroutines at once.
 type crowd struct {
-	*end
+	*exercise.End
 	mu     sync.Mutex // of those who poll
 	queues map[roce.QPN]*crowdQP
 	left   atomic.Int64
@@ -81,15 +82,15 @@ type crowdQP struct {
 	received [3]uint64
 }
 
-func newCrowd(t *testing.T, e *end) *crowd {
+func newCrowd(t *testing.T, e *exercise.End) *crowd {
 	t.Helper()
-	return &crowd{end: e, queues: map[roce.QPN]*crowdQP{}}
+	return &crowd{End: e, queues: map[roce.QPN]*crowdQP{}}
 }
 
 // add takes a queue pair in. Its region has crowdDepth messages to send, then crowdDepth to receive.
 func (c *crowd) add(t *testing.T, qp *roce.QP) {
 	t.Helper()
-	mr, err := c.pd.RegisterMemory(make([]byte, 2*crowdDepth*crowdMessage), roce.LocalWrite)
+	mr, err := c.PD.RegisterMemory(make([]byte, 2*crowdDepth*crowdMessage), roce.LocalWrite)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,18 +133,18 @@ func (c *crowd) pollAll(ctx context.Context, t *testing.T) {
 	var got [16]roce.Completion
 	for c.left.Load() > 0 {
 		wait, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
-		err := c.cq.Wait(wait)
+		err := c.CQ.Wait(wait)
 		cancel()
 		if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			t.Error(err)
 			return
 		}
 		if ctx.Err() != nil {
-			t.Errorf("%d completions are missing: %+v", c.left.Load(), c.dev.Counters())
+			t.Errorf("%d completions are missing: %+v", c.left.Load(), c.Dev.Counters())
 			return
 		}
 		c.mu.Lock()
-		n := c.cq.Poll(got[:])
+		n := c.CQ.Poll(got[:])
 		for _, x := range got[:n] {
 			c.take(t, x)
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-roce/roce"
 	"github.com/go-roce/roce/link"
+	"github.com/go-roce/roce/test/exercise"
 )
 
 // moodyLink is a memory link that changes under its device.
@@ -52,7 +53,7 @@ func (l *moodyLink) Resolve(ctx context.Context, src, dst netip.Addr) (link.Rout
 func TestWatch_FollowsNeighbours(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := still()
-		sw := link.NewMemSwitch(r.link)
+		sw := link.NewMemSwitch(link.MemOptions{Clock: r.Device.Clock})
 		var ports [3]*link.Mem
 		for i := range ports {
 			var err error
@@ -63,19 +64,19 @@ func TestWatch_FollowsNeighbours(t *testing.T) {
 		la := newMoodyLink(ports[0])
 		peer := ports[1].Addrs()[0]
 		la.moved[peer] = ports[2].MAC() // stale: nobody there speaks RoCE
-		r.dev.Logger = slog.New(slog.DiscardHandler)
-		a, b := newEnd(t, la, r), newEnd(t, ports[1], r)
-		join(t, a, b, r)
-		a.send(t, roce.SendWR{Opcode: roce.WRWrite})
+		r.Device.Logger = slog.New(slog.DiscardHandler)
+		a, b := exercise.New(t, la, r), exercise.New(t, ports[1], r)
+		exercise.Join(t, a, b, r)
+		a.Send(t, roce.SendWR{Opcode: roce.WRWrite})
 		synctest.Wait()
-		if n := b.dev.Counters().QPs.RxPackets; n != 0 {
+		if n := b.Dev.Counters().QPs.RxPackets; n != 0 {
 			t.Fatalf("%d packets reached the peer at its old place", n)
 		}
 		la.mu.Lock()
 		clear(la.moved)
 		la.mu.Unlock()
 		la.events <- link.Event{Kind: link.EventNeighbor, Addr: peer, MAC: ports[1].MAC()}
-		a.succeed(t)
+		a.Succeed(t)
 	})
 }
 
@@ -83,42 +84,42 @@ func TestWatch_FollowsNeighbours(t *testing.T) {
 func TestWatch_FailsQueuePairsWhosePacketsNoLongerFit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := still()
-		lm, lb := link.NewMemPair(r.link)
+		lm, lb := link.NewMemPair(link.MemOptions{Clock: r.Device.Clock})
 		la := newMoodyLink(lm)
 		var log bytes.Buffer
-		r.dev.Logger = slog.New(slog.NewTextHandler(&log, nil))
-		a, b := newEnd(t, la, r), newEnd(t, lb, r)
-		join(t, a, b, r)
+		r.Device.Logger = slog.New(slog.NewTextHandler(&log, nil))
+		a, b := exercise.New(t, la, r), exercise.New(t, lb, r)
+		exercise.Join(t, a, b, r)
 		small := *a
-		small.qp = a.newQP(t, roce.QPConfig{})
+		small.QP = a.NewQP(t, roce.QPConfig{})
 		other := *b
-		other.qp = b.newQP(t, roce.QPConfig{})
-		join(t, &small, &other, rig{tweak: func(r *roce.Remote) { r.PathMTU = 1024 }})
-		a.recv(t, 0, 8)
+		other.QP = b.NewQP(t, roce.QPConfig{})
+		exercise.Join(t, &small, &other, options{Tweak: func(r *roce.Remote) { r.PathMTU = 1024 }})
+		a.Recv(t, 0, 8)
 
 		la.mtu.Store(1500)
 		la.events <- link.Event{Kind: link.EventMTU, MTU: 1500}
 		synctest.Wait()
-		if a.qp.State() != roce.StateErr || small.qp.State() != roce.StateRTS {
-			t.Fatalf("path MTU 4096 is in %v, 1024 in %v", a.qp.State(), small.qp.State())
+		if a.QP.State() != roce.StateErr || small.QP.State() != roce.StateRTS {
+			t.Fatalf("path MTU 4096 is in %v, 1024 in %v", a.QP.State(), small.QP.State())
 		}
-		c := a.next(t)
-		if err := a.qp.Explain(c); !strings.Contains(err.Error(), "was lowered to 1500") {
+		c := a.Next(t)
+		if err := a.QP.Explain(c); !strings.Contains(err.Error(), "was lowered to 1500") {
 			t.Errorf("the flushed receive says %v", err)
 		}
-		e := <-a.dev.Events()
-		if e.Type != roce.EventPathMTU || e.QPN != a.qp.QPN() || !strings.Contains(e.Text, "4096") {
+		e := <-a.Dev.Events()
+		if e.Type != roce.EventPathMTU || e.QPN != a.QP.QPN() || !strings.Contains(e.Text, "4096") {
 			t.Errorf("the event is %+v", e)
 		}
 		if !strings.Contains(log.String(), "level=ERROR") {
 			t.Errorf("the log says %s", &log)
 		}
-		if err := a.qp.Modify(t.Context(), &roce.Attr{Mask: roce.AttrState, State: roce.StateReset}); err != nil {
+		if err := a.QP.Modify(t.Context(), &roce.Attr{Mask: roce.AttrState, State: roce.StateReset}); err != nil {
 			t.Fatal(err)
 		}
-		err := a.qp.Connect(t.Context(), roce.Remote{Addr: lb.Addrs()[0], QPN: b.qp.QPN(), PathMTU: 2048})
-		if err == nil || !strings.Contains(err.Error(), "2048") || a.qp.State() != roce.StateReset {
-			t.Errorf("connecting with a path MTU that does not fit: %v, and it is in %v", err, a.qp.State())
+		err := a.QP.Connect(t.Context(), roce.Remote{Addr: lb.Addrs()[0], QPN: b.QP.QPN(), PathMTU: 2048})
+		if err == nil || !strings.Contains(err.Error(), "2048") || a.QP.State() != roce.StateReset {
+			t.Errorf("connecting with a path MTU that does not fit: %v, and it is in %v", err, a.QP.State())
 		}
 	})
 }
@@ -126,16 +127,16 @@ func TestWatch_FailsQueuePairsWhosePacketsNoLongerFit(t *testing.T) {
 func TestWatch_TellsOfTheInterface(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := still()
-		lm, _ := link.NewMemPair(r.link)
+		lm, _ := link.NewMemPair(link.MemOptions{Clock: r.Device.Clock})
 		la := newMoodyLink(lm)
-		r.dev.Logger = slog.New(slog.DiscardHandler)
-		a := newEnd(t, la, r)
+		r.Device.Logger = slog.New(slog.DiscardHandler)
+		a := exercise.New(t, la, r)
 		for _, tc := range []struct {
 			kind link.EventKind
 			want roce.EventType
 		}{{link.EventDown, roce.EventPortErr}, {link.EventUp, roce.EventPortActive}, {link.EventAddrs, roce.EventGIDChange}} {
 			la.events <- link.Event{Kind: tc.kind}
-			if e := <-a.dev.Events(); e.Type != tc.want || e.Text == "" {
+			if e := <-a.Dev.Events(); e.Type != tc.want || e.Text == "" {
 				t.Errorf("link event %d became %+v", tc.kind, e)
 			}
 		}
@@ -146,9 +147,9 @@ func TestWatch_TellsOfTheInterface(t *testing.T) {
 		la.events <- link.Event{Kind: link.EventUp}
 		synctest.Wait()
 		var last roce.Event
-		n := len(a.dev.Events())
+		n := len(a.Dev.Events())
 		for range n {
-			last = <-a.dev.Events()
+			last = <-a.Dev.Events()
 		}
 		if last.Type != roce.EventPortActive || n > 64 {
 			t.Errorf("of 101 unread events %d are kept, the last is %+v", n, last)
