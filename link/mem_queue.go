@@ -23,7 +23,7 @@ type memQueue struct {
 
 	peers    atomic.Pointer[[]*memPeer] // by port number - 1; grows, never shrinks
 	next     int                        // the peer whose frames Recv looks at first
-	needRoom atomic.Bool                // Alloc gave less than it was asked for
+	needRoom atomic.Bool                // Alloc had none, and Wait has not yet told that there is some
 	park     parker
 	closed   atomic.Bool
 	counters counters
@@ -129,10 +129,14 @@ func (q *memQueue) Alloc(dst []Frame) int {
 		dst[i] = Frame{Data: q.buffer(b), Token: memToken(q.number, b)}
 	}
 	q.free = q.free[:len(q.free)-n]
-	if short := n < len(dst); short != q.needRoom.Load() {
-		q.needRoom.Store(short)
-	}
+	q.wantRoom(n == 0 && len(dst) > 0)
 	return n
+}
+
+func (q *memQueue) wantRoom(want bool) {
+	if want != q.needRoom.Load() {
+		q.needRoom.Store(want)
+	}
 }
 
 // collect takes home the buffers that peers have emptied, and all from those that closed.
@@ -229,9 +233,10 @@ func (q *memQueue) Wait(deadline clock.Time) error {
 	q.park.prepare()
 	if q.ready() {
 		q.park.cancel()
-		return nil
+	} else {
+		q.park.sleep(q.clk, deadline)
 	}
-	q.park.sleep(q.clk, deadline)
+	q.wantRoom(false) // told, or no longer of interest
 	if q.closed.Load() {
 		return q.errClosed()
 	}

@@ -22,7 +22,7 @@ type rawQueue struct {
 	ring  *rxRing
 	send  *sender
 
-	needRoom bool // Alloc gave less than it was asked for
+	needRoom bool // Alloc had none, and Wait has not yet told that there is some
 	polls    [2]unix.PollFd
 	timeout  unix.Timespec
 	bell     doorbell
@@ -132,7 +132,7 @@ func (q *rawQueue) Alloc(dst []Frame) int {
 	if q.send.keptLen == 0 {
 		n = q.send.lease(dst)
 	}
-	q.needRoom = n < len(dst)
+	q.needRoom = n == 0 && len(dst) > 0
 	return n
 }
 
@@ -148,7 +148,10 @@ func (q *rawQueue) Flush() error {
 
 func (q *rawQueue) Wait(deadline clock.Time) error {
 	q.waiting.Lock()
-	defer q.waiting.Unlock()
+	defer func() {
+		q.needRoom = false // told, or no longer of interest
+		q.waiting.Unlock()
+	}()
 	for {
 		if err := q.gone.Load(); err != nil {
 			return *err
