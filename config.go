@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-roce/roce/clock"
+	"github.com/go-roce/roce/link"
 )
 
 // Config says how a device works. A nil *Config and the zero Config mean the
@@ -27,8 +28,11 @@ type Config struct {
 	// connection by the rule of ChooseGID.
 	Addr netip.Addr
 	// Pcap, if not nil, gets every frame sent and received as pcapng, with the reason
-	// of each drop as a comment.
+	// of each drop as a comment. Close flushes it and does not close it. To capture several devices in one file
+	// tap their links by a link.Capture and use OpenLink.
 	Pcap io.Writer
+	// Impair is what goes wrong on purpose with packets sent. The capture has what is left of them.
+	Impair link.Impairment
 	// Window is the packets a queue pair keeps in flight; 0 means transport.DefaultWindow.
 	Window int
 	// Logger gets what happens to the link: it goes down, comes up, a neighbour moves,
@@ -51,6 +55,26 @@ func (c *Config) spin() time.Duration {
 		return 0
 	}
 	return defaultSpin
+}
+
+func (c *Config) clock() clock.Clock {
+	if c.Clock == nil {
+		return clock.System()
+	}
+	return c.Clock
+}
+
+// wrap puts the capture and the impairment before l, in this order, so that the capture
+// shows what the wire carries.
+func (c *Config) wrap(l link.Link) (link.Link, *link.Impaired) {
+	if c.Pcap != nil {
+		l = link.NewTap(l, c.Pcap, c.clock())
+	}
+	if !c.Impair.Active() {
+		return l, nil
+	}
+	i := link.NewImpaired(l, c.Impair, c.clock())
+	return i, i
 }
 
 func (c *Config) logger() *slog.Logger {

@@ -16,6 +16,8 @@ type DeviceCounters struct {
 	Drops map[string]uint64
 	// Link sums the counters of the link's queues.
 	Link link.Stats
+	// Impaired is what Config.Impair did.
+	Impaired link.ImpairedCounts
 	// Turns counts how often the device looked for work, Sleeps how often it slept, Starved
 	// how often a queue pair had to wait for a transmit buffer.
 	Turns, Sleeps, Starved uint64
@@ -40,6 +42,9 @@ func (d *Device) Counters() DeviceCounters {
 		c.Turns += loop.Turns
 		c.Sleeps += loop.Sleeps
 		c.Starved += loop.Starved
+	}
+	if d.impaired != nil {
+		c.Impaired = d.impaired.Counts()
 	}
 	return c
 }

@@ -21,12 +21,14 @@ import (
 
 // Device is an endpoint on a link: what verbs calls a context of an RDMA device.
 type Device struct {
-	link   link.Link
-	cfg    Config
-	log    *slog.Logger
-	loops  []*engine.Loop
-	events eventQueue
-	pds    atomic.Uint32
+	link link.Link
+	// impaired is the link too, if Config.Impair does anything, otherwise nil.
+	impaired *link.Impaired
+	cfg      Config
+	log      *slog.Logger
+	loops    []*engine.Loop
+	events   eventQueue
+	pds      atomic.Uint32
 
 	regMu sync.Mutex // registers and deregisters
 	table *memreg.Table
@@ -62,24 +64,27 @@ type DeviceInfo struct {
 // OpenLink opens a device on a link. The device owns the link and closes it, also
 // when OpenLink fails. A nil cfg means the defaults.
 func OpenLink(_ context.Context, l link.Link, cfg *Config) (*Device, error) {
-	d, err := openLink(l, cfg)
+	if cfg == nil {
+		cfg = &Config{}
+	}
+	l, impaired := cfg.wrap(l)
+	d, err := openLink(l, impaired, cfg)
 	if err != nil {
 		return nil, opError("open "+l.Info().Interface, 0, errors.Join(err, l.Close()))
 	}
 	return d, nil
 }
 
-func openLink(l link.Link, cfg *Config) (*Device, error) {
+func openLink(l link.Link, impaired *link.Impaired, cfg *Config) (*Device, error) {
 	d := &Device{
-		link:    l,
-		events:  newEventQueue(),
-		table:   memreg.NewTable(random32),
-		qps:     map[QPN]*QP{},
-		flushed: make(chan struct{}),
-		closed:  make(chan struct{}),
-	}
-	if cfg != nil {
-		d.cfg = *cfg
+		link:     l,
+		impaired: impaired,
+		cfg:      *cfg,
+		events:   newEventQueue(),
+		table:    memreg.NewTable(random32),
+		qps:      map[QPN]*QP{},
+		flushed:  make(chan struct{}),
+		closed:   make(chan struct{}),
 	}
 	d.log = d.cfg.logger().With("interface", l.Info().Interface)
 	queues := l.Queues()
@@ -90,10 +95,6 @@ func openLink(l link.Link, cfg *Config) (*Device, error) {
 	case d.cfg.Manual && len(queues) > 1:
 		return nil, fmt.Errorf("manual progress drives a single queue, but this link has %d: open it with one queue or leave out Manual", len(queues))
 	}
-	var clk clock.Clock = clock.System()
-	if d.cfg.Clock != nil {
-		clk = d.cfg.Clock
-	}
 	// Each loop gives out its own share of the queue pair numbers, so they name their loop.
 	share := l.QPNs()
 	share.Count /= uint32(len(queues))
@@ -101,7 +102,7 @@ func openLink(l link.Link, cfg *Config) (*Device, error) {
 		d.loops = append(d.loops, engine.New(engine.Config{
 			Queue:  q,
 			Caps:   l.Caps(),
-			Clock:  clk,
+			Clock:  d.cfg.clock(),
 			Index:  i,
 			QPNs:   link.QPNRange{First: share.First + uint32(i)*share.Count, Count: share.Count},
 			Random: random32,

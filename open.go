@@ -26,7 +26,7 @@ func Open(ctx context.Context, iface string, cfg *Config) (*Device, error) {
 func openInterface(ctx context.Context, iface string, cfg *Config) (link.Link, error) {
 	switch cfg.Link {
 	case "", "auto", "raw":
-		return link.OpenRaw(ctx, iface, link.Options{Clock: cfg.Clock})
+		return link.OpenRaw(ctx, iface, link.Options{Clock: cfg.clock()})
 	case "mem":
 		return nil, errors.New("a mem link joins devices of one process and has no interface: make it with link.NewMemPair or link.NewMemSwitch and give it to OpenLink")
 	case "xdp", "udp":

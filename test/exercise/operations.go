@@ -2,7 +2,6 @@ package exercise
 
 import (
 	"bytes"
-	"encoding/binary"
 	"math/rand/v2"
 	"testing"
 
@@ -42,11 +41,12 @@ type operations struct {
 	imm   uint32
 }
 
-// fresh fills both regions with new random bytes.
+// fresh fills both regions with new random bytes. Over a bad link a late duplicate of a READ may
+// look at them meanwhile.
 func (o *operations) fresh() {
 	for _, e := range []*End{o.a, o.b} {
-		for b := e.MR.Bytes(); len(b) >= 8; b = b[8:] {
-			binary.NativeEndian.PutUint64(b, o.rnd.Uint64())
+		for off := 0; off+8 <= e.MR.Len(); off += 8 {
+			e.MR.StoreUint64(off, o.rnd.Uint64())
 		}
 	}
 	o.imm++
