@@ -37,8 +37,8 @@ type answerQueue struct {
 
 // resize makes room for all that can be owed to a peer that may have depth READs and
 // atomics outstanding, beside what is owed already: a response to each of them, an
-// acknowledgement behind each, a response to a duplicate of each, and in all an
-// acknowledgement before and a NAK behind.
+// acknowledgement behind each, a response to a duplicate of each that was remembered
+// before them, and in all an acknowledgement before and a NAK behind.
 func (a *answerQueue) resize(depth int) {
 	owed := a.pending()
 	list := make([]answer, 0, 3*depth+2+len(owed))
@@ -97,34 +97,29 @@ func (a *answerQueue) ack(psn bth.PSN) {
 
 // again queues the answer to a duplicate READ or atomic in place of what is
 // still owed for the same request: the peer no longer waits for the rest of that.
-func (a *answerQueue) again(x answer) bth.Drop {
+func (a *answerQueue) again(x answer) {
 	p := a.pending()
 	for i := range p {
 		if e := &p[i]; e.kind == x.kind && e.overlaps(&x) {
 			x.repeat = e.repeat
 			*e = x
-			return bth.DropNone
+			return
 		}
 	}
 	x.repeat = true
-	if a.responses(true) >= a.depth {
-		return bth.DropBusy // it repeats what it no longer waits for
-	}
 	a.add(x)
-	return bth.DropNone
 }
 
 // full reports whether the peer has as many READs and atomics outstanding as it may.
-func (a *answerQueue) full() bool { return a.responses(false) >= a.depth }
-
-// responses counts the READs and atomics, or the duplicates of such, with packets to send.
-func (a *answerQueue) responses(repeat bool) (n int) {
+// Duplicates do not count: it may have given up waiting for them.
+func (a *answerQueue) full() bool {
+	n := 0
 	for _, e := range a.pending() {
-		if (e.kind == answerRead || e.kind == answerAtomic) && e.repeat == repeat {
+		if (e.kind == answerRead || e.kind == answerAtomic) && !e.repeat {
 			n++
 		}
 	}
-	return n
+	return n >= a.depth
 }
 
 // dropNAK forgets a NAK that has not been sent. There is at most one, for the PSN

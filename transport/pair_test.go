@@ -34,6 +34,9 @@ var (
 	late = fate{25 * time.Microsecond}
 )
 
+// quantum is how many packets an end sends in its turn.
+const quantum = 16
+
 type flight struct {
 	at clock.Time
 	to *end
@@ -74,7 +77,7 @@ func (p *pair) run() {
 func (p *pair) drain(e *end) (busy bool) {
 	p.t.Helper()
 	busy = e.pollDone()
-	for {
+	for range quantum {
 		pkt, ok := e.pollPacket(p.clk.Now())
 		if !ok {
 			break

@@ -338,7 +338,8 @@ func (q *QP) handleDuplicate(p *bth.Packet) bth.Drop {
 		if e == nil || e.kind != resourceAtomic {
 			return bth.DropForgotten
 		}
-		return r.answers.again(answer{kind: answerAtomic, psn: p.PSN, npkts: 1, original: e.original})
+		r.answers.again(answer{kind: answerAtomic, psn: p.PSN, npkts: 1, original: e.original})
+		return bth.DropNone
 	case p.Flags.Any(bth.Send | bth.Write):
 		// Acknowledge up to now, but not across a READ or atomic behind it: its own
 		// response must come first, or the peer takes it for lost.
@@ -366,7 +367,8 @@ func (q *QP) repeatRead(p *bth.Packet) bth.Drop {
 		q.refuse(bth.NAKRemoteAccess, p.PSN, EventAccessErr)
 		return bth.DropNone
 	}
-	return q.resp.answers.again(answer{kind: answerRead, psn: p.PSN, npkts: n, reth: p.RETH})
+	q.resp.answers.again(answer{kind: answerRead, psn: p.PSN, npkts: n, reth: p.RETH})
+	return bth.DropNone
 }
 
 // covers reports whether all that part asks for is in what whole asked for. Of a part
