@@ -13,9 +13,14 @@ export GOFLAGS := $(GOFLAGS) $(shell git rev-parse --git-dir >/dev/null 2>&1 || 
 # Platforms the tree must at least type-check on.
 PLATFORMS := linux/amd64 linux/arm64 darwin/arm64
 
-PKG ?= ./...
+# PKG=./bth/... narrows a target to some packages.
+PKG ?=
 FUZZTIME ?= 60s
 BENCH ?= .
+
+# packages sets the shell variable of that name. Without PKG it leaves out what
+# wants the machine to itself.
+packages = packages="$(PKG)"; [[ -n $$packages ]] || packages=$$(go list ./... | grep -v '/test/netns$$')
 
 .PHONY: help
 help: ## list the targets
@@ -57,23 +62,24 @@ lint: ## golangci-lint (built from source the first time) and shellcheck
 
 .PHONY: unit
 unit: ## go test; PKG=./bth/... for a part
-	@go run ./script/gotest $(PKG)
+	@$(packages); go run ./script/gotest $$packages
 
 .PHONY: race
 race: ## go test -race
-	@go run ./script/gotest -race $(PKG)
+	@$(packages); go run ./script/gotest -race $$packages
 
 .PHONY: netns
-netns: ## tests over veth pairs in network namespaces; root
-	@go run ./script/gotest -count=1 -p=1 ./test/netns/...
+netns: ## tests over veth pairs in network namespaces, also with -race; root
+	@go run ./script/gotest -count=1 ./test/netns
+	@go run ./script/gotest -count=1 -race ./test/netns
 
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (60s)
-	@script/fuzz $(FUZZTIME) $(PKG)
+	@$(packages); script/fuzz $(FUZZTIME) $$packages
 
 .PHONY: bench
 bench: ## benchmarks with allocations; BENCH=regexp, PKG=./bth
-	go test -run '^$$' -bench '$(BENCH)' -benchmem $(PKG)
+	@$(packages); go test -run '^$$' -bench '$(BENCH)' -benchmem $$packages
 
 .PHONY: test-rxe
 test-rxe: ## against Linux Soft-RoCE; FULL=1 for every cell, KERNEL=6.12 or sid
