@@ -131,8 +131,8 @@ func (o portOwner) name() string {
 	switch {
 	case o.program != "":
 		return fmt.Sprintf("%s (process %d)", o.program, o.pid)
-	case len(softRoCE()) > 0:
-		return "the kernel's Soft-RoCE (" + strings.Join(softRoCE(), ", ") + ")"
+	case softRoCELoaded():
+		return "the kernel's Soft-RoCE (rdma_rxe)"
 	}
 	return "a socket of the kernel or of a process that cannot be seen from here"
 }
@@ -140,22 +140,15 @@ func (o portOwner) name() string {
 // conflict is the error of finding the port in foreign hands.
 func (o portOwner) conflict(iface string) error {
 	remedy := "stop it"
-	if devices := softRoCE(); o.program == "" && len(devices) > 0 {
-		remedy = fmt.Sprintf("delete it with `rdma link delete %s`, and so for each", devices[0])
-		if len(devices) == 1 {
-			remedy = fmt.Sprintf("delete it with `rdma link delete %s`", devices[0])
-		}
+	if o.program == "" && softRoCELoaded() {
+		// Deleting its devices alone is not enough: it keeps the port as long as it is loaded.
+		remedy = "unload it with `modprobe -r rdma_rxe`"
 	}
 	return fmt.Errorf("UDP port 4791 at %v is held by %s, so the raw link on %s cannot have it: %s, or use another network namespace", o.addr, o.name(), iface, remedy)
 }
 
-// softRoCE lists the RDMA devices of the kernel's Soft-RoCE.
-func softRoCE() []string {
-	// The rxe driver alone gives its devices a file "parent": the network interface.
-	files, _ := filepath.Glob("/sys/class/infiniband/*/parent")
-	var names []string
-	for _, f := range files {
-		names = append(names, filepath.Base(filepath.Dir(f)))
-	}
-	return names
+// softRoCELoaded reports whether the kernel's own RoCEv2 endpoint is loaded.
+func softRoCELoaded() bool {
+	_, err := os.Stat("/sys/module/rdma_rxe")
+	return err == nil
 }

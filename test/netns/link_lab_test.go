@@ -38,6 +38,10 @@ func newLab(t testing.TB, mtu int) *lab {
 		t.Skip("making network namespaces needs root")
 	}
 	l := &lab{newHost(t, 1), newHost(t, 2)}
+	for _, h := range []*host{l.a, l.b} {
+		// Link-local addresses are usable at once; nothing happens a second or two later.
+		h.sysctl("net/ipv6/conf/default/accept_dad", "0")
+	}
 	veth := netlink.NewLinkAttrs()
 	veth.Name, veth.MTU, veth.Namespace = "eth0", mtu, netlink.NsFd(l.a.ns)
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: veth, PeerName: "eth0", PeerNamespace: netlink.NsFd(l.b.ns), PeerMTU: uint32(mtu)}); err != nil {

@@ -54,6 +54,7 @@ func TestOpenRaw_SaysWhatIsWrongWithTheInterface(t *testing.T) {
 		a.must(a.nl.AddrDel(a.iface("eth0"), &ad))
 	}
 	fails(t, a, "eth0", "eth0 has no address", "ip addr add")
+	a.sysctl("net/ipv6/conf/eth0/accept_dad", "1")
 	tentative, err := netlink.ParseAddr("fd77::1/64")
 	a.must(err)
 	a.must(a.nl.AddrAdd(a.iface("eth0"), tentative))

@@ -70,6 +70,7 @@ func TestRaw_ResolveSaysWhatIsMissing(t *testing.T) {
 	a.must(a.nl.LinkSetUp(a.iface("eth2")))
 	a.addAddr("eth1", "10.88.0.1/24")
 	l := a.open(link.Options{})
+	a.sysctl("net/ipv6/conf/eth0/accept_dad", "1")
 	tentative, err := netlink.ParseAddr("fd77::99/64")
 	a.must(err)
 	a.must(a.nl.AddrAdd(a.iface("eth0"), tentative))

@@ -1,0 +1,93 @@
+package netns
+
+import (
+	"testing"
+
+	"github.com/go-roce/roce"
+	"github.com/go-roce/roce/test/exercise"
+)
+
+// BenchmarkDevice_Bandwidth writes 1 MiB messages over a veth pair, both devices in this process.
+func BenchmarkDevice_Bandwidth(b *testing.B) {
+	for _, op := range []struct {
+		name string
+		op   roce.WROpcode
+	}{{"WRITE", roce.WRWrite}, {"READ", roce.WRRead}} {
+		b.Run(op.name, func(b *testing.B) {
+			const size, depth = 1 << 20, 16
+			x, y := newLab(b, 9000).pair("eth0", exercise.Options{Memory: size})
+			wr := roce.SendWR{Opcode: op.op, Flags: roce.Signaled, SGL: []roce.SGE{x.MR.SGE(0, size)}, RemoteAddr: y.MR.Addr(), RKey: y.MR.Key()}
+			var got [depth]roce.Completion
+			b.SetBytes(size)
+			b.ReportAllocs()
+			for posted, done := 0, 0; done < b.N; {
+				for ; posted < b.N && posted-done < depth; posted++ {
+					if _, err := x.QP.PostSend(wr); err != nil {
+						b.Fatal(err)
+					}
+				}
+				if err := x.CQ.Wait(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+				n := x.CQ.Poll(got[:])
+				for _, c := range got[:n] {
+					if err := x.QP.Explain(c); err != nil {
+						b.Fatal(err)
+					}
+				}
+				done += n
+			}
+			c := x.Dev.Counters()
+			b.ReportMetric(float64(c.QPs.Retransmits)/float64(b.N), "resent/op")
+		})
+	}
+}
+
+// BenchmarkDevice_Latency is a ping-pong of 8-byte SENDs; an operation is a round trip.
+func BenchmarkDevice_Latency(b *testing.B) {
+	for _, bc := range []struct {
+		name   string
+		manual bool
+	}{{"manual", true}, {"background", false}} {
+		b.Run(bc.name, func(b *testing.B) {
+			x, y := newLab(b, 9000).pair("eth0", exercise.Options{Device: roce.Config{Manual: bc.manual}})
+			echo := make(chan struct{})
+			go func() {
+				defer close(echo)
+				for range b.N {
+					pong(b, y, true)
+				}
+			}()
+			b.ReportAllocs()
+			for range b.N {
+				pong(b, x, false)
+			}
+			<-echo
+		})
+	}
+}
+
+// pong receives a message and sends one, or the other way round.
+func pong(b *testing.B, e *exercise.End, receiveFirst bool) {
+	if _, err := e.QP.PostRecv(roce.RecvWR{SGL: []roce.SGE{e.MR.SGE(0, 8)}}); err != nil {
+		b.Error(err)
+		return
+	}
+	send := func() {
+		if _, err := e.QP.PostSend(roce.SendWR{Opcode: roce.WRSend, SGL: []roce.SGE{e.MR.SGE(8, 8)}}); err != nil {
+			b.Error(err)
+		}
+	}
+	if !receiveFirst {
+		send()
+	}
+	var got [1]roce.Completion
+	for e.CQ.Poll(got[:]) == 0 {
+		if b.Failed() {
+			return
+		}
+	}
+	if receiveFirst {
+		send()
+	}
+}
