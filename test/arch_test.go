@@ -55,11 +55,11 @@ var rules = map[string]rule{
 	"link":            {imports: []string{"clock"}, modules: linkModules},
 	"internal/engine": {imports: []string{"bth", "clock", "memreg", "transport", "link", "internal/ring"}, modules: linkModules},
 	".": {
-		imports: []string{"bth", "clock", "memreg", "transport", "link", "internal/engine", "internal/ring"},
+		imports: []string{"bth", "clock", "memreg", "transport", "link", "internal/engine"},
 		modules: linkModules,
 	},
 	"cmd/...": {
-		imports: []string{".", "bth", "clock", "link", "cmd/..."},
+		imports: []string{".", "bth", "link", "cmd/..."},
 		modules: toolModules,
 	},
 	"script/...": {},
