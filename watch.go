@@ -44,7 +44,7 @@ func (d *Device) handleLinkEvent(ctx context.Context, e link.Event) {
 		for _, l := range d.loops {
 			_ = l.SetAddrs(ctx, addrs)
 		}
-		d.log.Info("the addresses changed", "addresses", addrs)
+		d.log.Debug("the addresses changed", "addresses", addrs)
 		d.events.push(Event{Type: EventGIDChange, Text: fmt.Sprintf("the addresses of %s are now %v", d.link.Info().Interface, addrs)})
 	}
 }

@@ -2,6 +2,7 @@ package exercise
 
 import (
 	"bytes"
+	"encoding/binary"
 	"math/rand/v2"
 	"testing"
 
@@ -30,7 +31,7 @@ func Operations(t testing.TB, a, b *End, mtu int) {
 	}
 	o.atomics(t)
 	o.inline(t)
-	o.invalidate(t)
+	o.invalidate(t, mtu)
 }
 
 // operations carries out work requests from a to b and checks what they did.
@@ -41,11 +42,14 @@ type operations struct {
 	imm   uint32
 }
 
-// fresh fills both regions with new random bytes. Over a bad link a late duplicate of a READ may
-// look at them meanwhile.
-func (o *operations) fresh() {
+// around is how much of a region an operation of n bytes could touch if it went wrong.
+func around(e *End, n int) int { return min(e.MR.Len(), n+512) &^ 7 }
+
+// fresh fills both regions, as far as n bytes matter, with new random bytes. Over a bad
+// link a late duplicate of a READ may look at them meanwhile.
+func (o *operations) fresh(n int) {
 	for _, e := range []*End{o.a, o.b} {
-		for off := 0; off+8 <= e.MR.Len(); off += 8 {
+		for off := 0; off < around(e, n); off += 8 {
 			e.MR.StoreUint64(off, o.rnd.Uint64())
 		}
 	}
@@ -63,13 +67,23 @@ func (o *operations) split(e *End, off, n int) []roce.SGE {
 	return append(sgl, e.MR.SGE(off, n))
 }
 
+// snapshot copies what of an End's region n bytes could touch. The peer may be writing to it without a
+// completion here.
+func snapshot(e *End, n int) []byte {
+	b := make([]byte, 0, around(e, n))
+	for off := 0; off < around(e, n); off += 8 {
+		b = binary.NativeEndian.AppendUint64(b, e.MR.LoadUint64(off))
+	}
+	return b
+}
+
 // moved fails unless n bytes at offset 8 of to are those at offset 100 of from, and
 // the bytes around them are as they were.
-func moved(t testing.TB, what string, n int, to, before, from []byte) {
+func moved(t testing.TB, what string, n int, to *End, before []byte, from *End) {
 	t.Helper()
 	want := append([]byte(nil), before...)
-	copy(want[8:8+n], from[100:])
-	if !bytes.Equal(to, want) {
+	copy(want[8:8+n], snapshot(from, n)[100:])
+	if !bytes.Equal(snapshot(to, n), want) {
 		t.Fatalf("%s of %d bytes left the wrong bytes", what, n)
 	}
 }
@@ -77,14 +91,14 @@ func moved(t testing.TB, what string, n int, to, before, from []byte) {
 func (o *operations) send(t testing.TB, n int) {
 	t.Helper()
 	for _, op := range []roce.WROpcode{roce.WRSend, roce.WRSendImm} {
-		o.fresh()
-		before := append([]byte(nil), o.b.MR.Bytes()...)
+		o.fresh(n)
+		before := snapshot(o.b, n)
 		if _, err := o.b.QP.PostRecv(roce.RecvWR{ID: 7, SGL: o.split(o.b, 8, n)}); err != nil {
 			t.Fatal(err)
 		}
 		o.a.Send(t, roce.SendWR{ID: 9, Opcode: op, SGL: o.split(o.a, 100, n), Imm: o.imm, Flags: roce.Solicited})
 		r, s := o.b.Succeed(t, o.drive...), o.a.Succeed(t, o.drive...)
-		moved(t, "a SEND", n, o.b.MR.Bytes(), before, o.a.MR.Bytes())
+		moved(t, "a SEND", n, o.b, before, o.a)
 		want := roce.Completion{ID: 7, QPN: o.b.QP.QPN(), Opcode: roce.WCRecv, ByteLen: uint32(n), SrcQP: o.a.QP.QPN(), Recv: true, Solicited: true, Retired: 1}
 		if op == roce.WRSendImm {
 			want.Flags, want.Imm = roce.WCWithImm, o.imm
@@ -101,8 +115,8 @@ func (o *operations) send(t testing.TB, n int) {
 func (o *operations) write(t testing.TB, n int) {
 	t.Helper()
 	for _, op := range []roce.WROpcode{roce.WRWrite, roce.WRWriteImm} {
-		o.fresh()
-		before := append([]byte(nil), o.b.MR.Bytes()...)
+		o.fresh(n)
+		before := snapshot(o.b, n)
 		if op == roce.WRWriteImm {
 			if _, err := o.b.QP.PostRecv(roce.RecvWR{ID: 3}); err != nil {
 				t.Fatal(err)
@@ -118,24 +132,24 @@ func (o *operations) write(t testing.TB, n int) {
 		if s := o.a.Succeed(t, o.drive...); s.Opcode != roce.WCWrite {
 			t.Fatalf("completion %+v", s)
 		}
-		moved(t, "a WRITE", n, o.b.MR.Bytes(), before, o.a.MR.Bytes())
+		moved(t, "a WRITE", n, o.b, before, o.a)
 	}
 }
 
 func (o *operations) read(t testing.TB, n int) {
 	t.Helper()
-	o.fresh()
-	before := append([]byte(nil), o.a.MR.Bytes()...)
+	o.fresh(n)
+	before := snapshot(o.a, n)
 	o.a.Send(t, roce.SendWR{Opcode: roce.WRRead, SGL: o.split(o.a, 8, n), RemoteAddr: o.b.MR.Addr() + 100, RKey: o.b.MR.Key()})
 	if s := o.a.Succeed(t, o.drive...); s.Opcode != roce.WCRead || s.ByteLen != uint32(n) {
 		t.Fatalf("completion %+v", s)
 	}
-	moved(t, "a READ", n, o.a.MR.Bytes(), before, o.b.MR.Bytes())
+	moved(t, "a READ", n, o.a, before, o.b)
 }
 
 func (o *operations) atomics(t testing.TB) {
 	t.Helper()
-	o.fresh()
+	o.fresh(0)
 	o.b.MR.StoreUint64(16, 1000)
 	do := func(op roce.WROpcode, compareAdd, swap, wantOriginal, wantAfter uint64) {
 		t.Helper()
@@ -157,29 +171,31 @@ func (o *operations) atomics(t testing.TB) {
 func (o *operations) inline(t testing.TB) {
 	t.Helper()
 	for _, n := range []int{0, 1, 299, 300} {
-		o.fresh()
-		before := append([]byte(nil), o.b.MR.Bytes()...)
-		data := append([]byte(nil), o.a.MR.Bytes()[100:100+n]...)
+		o.fresh(n)
+		before := snapshot(o.b, n)
+		data := snapshot(o.a, n)[100 : 100+n]
 		o.a.Send(t, roce.SendWR{Opcode: roce.WRWrite, Flags: roce.Inline, Inline: data, RemoteAddr: o.b.MR.Addr() + 8, RKey: o.b.MR.Key()})
 		clear(data) // it was copied
 		o.a.Succeed(t, o.drive...)
-		moved(t, "an inline WRITE", n, o.b.MR.Bytes(), before, o.a.MR.Bytes())
+		moved(t, "an inline WRITE", n, o.b, before, o.a)
 	}
 }
 
-func (o *operations) invalidate(t testing.TB) {
+func (o *operations) invalidate(t testing.TB, mtu int) {
 	t.Helper()
-	mr, err := o.b.PD.RegisterMemory(make([]byte, 8), AllAccess)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.b.Recv(t, 0, 8)
-	o.a.Send(t, roce.SendWR{Opcode: roce.WRSendInv, SGL: []roce.SGE{o.a.MR.SGE(0, 8)}, InvKey: mr.Key()})
-	if r := o.b.Succeed(t, o.drive...); r.Flags != roce.WCWithInv || r.InvKey != mr.Key() {
-		t.Fatalf("completion %+v", r)
-	}
-	o.a.Succeed(t, o.drive...)
-	if err := mr.Deregister(); err != nil {
-		t.Fatal(err)
+	for _, n := range []int{8, mtu + 8} {
+		mr, err := o.b.PD.RegisterMemory(make([]byte, 8), AllAccess)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o.b.Recv(t, 0, n)
+		o.a.Send(t, roce.SendWR{Opcode: roce.WRSendInv, SGL: []roce.SGE{o.a.MR.SGE(0, n)}, InvKey: mr.Key()})
+		if r := o.b.Succeed(t, o.drive...); r.Flags != roce.WCWithInv || r.InvKey != mr.Key() {
+			t.Fatalf("completion of a SEND with invalidate %+v", r)
+		}
+		o.a.Succeed(t, o.drive...)
+		if err := mr.Deregister(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }

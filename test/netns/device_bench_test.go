@@ -77,6 +77,7 @@ func pong(b *testing.B, e *exercise.End, receiveFirst bool) {
 		if _, err := e.QP.PostSend(roce.SendWR{Opcode: roce.WRSend, SGL: []roce.SGE{e.MR.SGE(8, 8)}}); err != nil {
 			b.Error(err)
 		}
+		e.Dev.Progress() // it would go with the next Poll, but the last one has none
 	}
 	if !receiveFirst {
 		send()
