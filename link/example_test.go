@@ -30,10 +30,16 @@ func ExampleNewMemPair() {
 	n += copy(f.Data[n:], "\x88\xb5hello") // an EtherType for experiments
 	f.Data = f.Data[:n]
 	tx.Submit(frames)
-	tx.Flush()
+	if err := tx.Flush(); err != nil {
+		fmt.Println(err)
+		return
+	}
 
 	rx := b.Queues()[0]
-	rx.Wait(clock.Never)
+	if err := rx.Wait(clock.Never); err != nil {
+		fmt.Println(err)
+		return
+	}
 	if n, _ := rx.Recv(frames); n == 1 {
 		fmt.Printf("%s\n", frames[0].Data[14:])
 		rx.Release(frames[:n])

@@ -16,7 +16,7 @@ import (
 
 // run sends packets through the impairment, a batch at a time, and returns what came,
 // with the time of the manual clock that moves a microsecond a packet.
-func run(t *testing.T, im link.Impairment, packets, payload int) (*link.Impaired, []received) {
+func run(t *testing.T, im link.Impairment, packets int) (*link.Impaired, []received) {
 	t.Helper()
 	var clk clock.Manual
 	w := newWire(t, false, 0, link.MemOptions{Clock: &clk})
@@ -30,7 +30,7 @@ func run(t *testing.T, im link.Impairment, packets, payload int) (*link.Impaired
 		}
 	}
 	for psn := range bth.PSN(packets) {
-		w.send(t, a, psn, psn+1, payload)
+		w.send(t, a, psn, psn+1, 64)
 		take()
 		clk.Advance(time.Microsecond)
 	}
@@ -64,7 +64,7 @@ func near(t *testing.T, what string, got uint64, n int, p float64) {
 }
 
 func TestImpaired_NothingChangesNothing(t *testing.T) {
-	a, got := run(t, link.Impairment{Seed: 9}, 1000, 64)
+	a, got := run(t, link.Impairment{Seed: 9}, 1000)
 	for i, r := range got {
 		if r.psn != bth.PSN(i) || r.drop != bth.DropNone {
 			t.Fatalf("packet %d: PSN %d, %v", i, r.psn, r.drop)
@@ -77,7 +77,7 @@ func TestImpaired_NothingChangesNothing(t *testing.T) {
 
 func TestImpaired_LosesAsSeldomAsTold(t *testing.T) {
 	const n = 20000
-	a, got := run(t, link.Impairment{Loss: 0.03, Seed: 1}, n, 64)
+	a, got := run(t, link.Impairment{Loss: 0.03, Seed: 1}, n)
 	near(t, "lost", a.Counts().Lost, n, 0.03)
 	if len(got) != n-int(a.Counts().Lost) || !slices.IsSorted(psns(got)) {
 		t.Errorf("%d came of %d with %d lost, in order: %v", len(got), n, a.Counts().Lost, slices.IsSorted(psns(got)))
@@ -86,7 +86,7 @@ func TestImpaired_LosesAsSeldomAsTold(t *testing.T) {
 
 func TestImpaired_Duplicates(t *testing.T) {
 	const n = 20000
-	a, got := run(t, link.Impairment{Dup: 0.05, Seed: 2}, n, 64)
+	a, got := run(t, link.Impairment{Dup: 0.05, Seed: 2}, n)
 	near(t, "duplicated", a.Counts().Duplicated, n, 0.05)
 	if len(got) != n+int(a.Counts().Duplicated) || !slices.IsSorted(psns(got)) {
 		t.Errorf("%d came of %d with %d duplicated", len(got), n, a.Counts().Duplicated)
@@ -103,7 +103,7 @@ func TestImpaired_Duplicates(t *testing.T) {
 
 func TestImpaired_ReordersWithoutLosing(t *testing.T) {
 	const n = 20000
-	a, got := run(t, link.Impairment{Reorder: 0.02, Seed: 3}, n, 64)
+	a, got := run(t, link.Impairment{Reorder: 0.02, Seed: 3}, n)
 	near(t, "reordered", a.Counts().Reordered, n, 0.02)
 	seen := make([]bool, n)
 	behind := 0
@@ -127,7 +127,7 @@ func TestImpaired_ReordersWithoutLosing(t *testing.T) {
 
 // The last packet of all has nobody to be overtaken by; it comes all the same.
 func TestImpaired_ReorderedLastPacketComes(t *testing.T) {
-	_, got := run(t, link.Impairment{Reorder: 1}, 5, 64)
+	_, got := run(t, link.Impairment{Reorder: 1}, 5)
 	if len(got) != 5 || got[4].at.Sub(0) < time.Millisecond {
 		t.Errorf("%d of 5 packets came, the last at %v", len(got), got[len(got)-1].at)
 	}
@@ -135,7 +135,7 @@ func TestImpaired_ReorderedLastPacketComes(t *testing.T) {
 
 func TestImpaired_CorruptsOneBitOfThePayload(t *testing.T) {
 	const n = 5000
-	a, got := run(t, link.Impairment{Corrupt: 0.1, Seed: 4}, n, 64)
+	a, got := run(t, link.Impairment{Corrupt: 0.1, Seed: 4}, n)
 	near(t, "corrupted", a.Counts().Corrupted, n, 0.1)
 	if len(got) != n {
 		t.Fatalf("%d of %d came", len(got), n)
@@ -420,7 +420,7 @@ func TestImpaired_RulesHitChosenPackets(t *testing.T) {
 				return len(rs) == 15 && at >= 1 && at <= 3
 			}},
 	} {
-		_, got := run(t, link.Impairment{Rules: tc.rules}, 15, 64)
+		_, got := run(t, link.Impairment{Rules: tc.rules}, 15)
 		if tc.want != nil && !slices.Equal(psns(got), tc.want) {
 			t.Errorf("%s: %v, want %v", tc.name, psns(got), tc.want)
 		}

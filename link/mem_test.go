@@ -92,7 +92,9 @@ func TestMem_HandsOverTheBufferItself(t *testing.T) {
 	frameTo(&out[0], b.MAC(), a.MAC(), 100, 7)
 	sent := &out[0].Data[0]
 	a.queue.Submit(out[:])
-	b.queue.Recv(in[:])
+	if n, err := b.queue.Recv(in[:]); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
 	if &in[0].Data[0] != sent {
 		t.Error("the frame was copied between the devices")
 	}
@@ -244,7 +246,9 @@ func TestMem_CloseOfAPeerFreesBuffers(t *testing.T) {
 		sendOne(t, a, b.MAC(), 64, i)
 	}
 	in := make([]Frame, 5)
-	b.queue.Recv(in)
+	if n, err := b.queue.Recv(in); n != 5 || err != nil {
+		t.Fatal(n, err)
+	}
 	b.queue.Release(in[:2])
 	for i := range uint32(2) {
 		if !sendOne(t, a, b.MAC(), 64, 8+i) {

@@ -48,7 +48,7 @@ func openRawQueue(iface string, index, mtu int, o Options) (_ *rawQueue, err err
 	q := &rawQueue{iface: iface, clk: o.Clock, fd: fd}
 	defer func() {
 		if err != nil {
-			q.free()
+			_ = q.free()
 			err = fmt.Errorf("opening the raw link on %s: %w", iface, err)
 		}
 	}()

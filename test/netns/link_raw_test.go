@@ -284,8 +284,8 @@ func TestRaw_WaitWakesForAFrameAndIdlesWithoutCPU(t *testing.T) {
 		t.Errorf("waiting 300 ms used %v of CPU", cpu)
 	}
 	select {
-	case <-woken:
-		t.Fatal("Wait returned with nothing to receive")
+	case err := <-woken:
+		t.Fatalf("Wait returned with nothing to receive: %v", err)
 	default:
 	}
 	send(t, a, frame)

@@ -13,8 +13,8 @@ import (
 	"github.com/go-roce/roce/link"
 )
 
-// linkLocal returns the host's fe80:: address once it may be used.
-func linkLocal(t *testing.T, h *host, l link.Link) netip.Addr {
+// linkLocal returns the link's fe80:: address once it may be used.
+func linkLocal(t *testing.T, l link.Link) netip.Addr {
 	t.Helper()
 	var found netip.Addr
 	eventually(t, "there is a link-local address", func() bool {
@@ -31,7 +31,7 @@ func linkLocal(t *testing.T, h *host, l link.Link) netip.Addr {
 func TestRaw_Resolve(t *testing.T) {
 	lab := newLab(t, 4200)
 	l, there := lab.a.open(link.Options{}), lab.b.open(link.Options{})
-	near, far := linkLocal(t, lab.a, l), linkLocal(t, lab.b, there)
+	near, far := linkLocal(t, l), linkLocal(t, there)
 	lab.a.addAddr("eth0", "10.99.0.1/24")
 	eventually(t, "the link sees the new address", func() bool { return strings.Contains(fmt.Sprint(l.Addrs()), "10.99.0.1") })
 	mac, dst := lab.a.mac(), lab.b.mac()
