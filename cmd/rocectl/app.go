@@ -55,6 +55,9 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		return exitDone
 	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+	}
 	// A flag that was not understood ends the parsing before --json is seen.
 	a.json = a.json || slices.Contains(args, "--json")
 	if a.json && !a.printed {

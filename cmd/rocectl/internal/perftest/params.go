@@ -54,7 +54,6 @@ const (
 	maxQPs        = 16384   // perftest's
 	maxSize       = 1 << 30 // both halves of the buffer must fit a sensible memory
 	atomicSize    = 8
-	largestOfAll  = 23 // -a ends at 2^23
 )
 
 // Params are the options of a test, named after perftest's flags. Both ends must be given the same.
@@ -88,13 +87,15 @@ type Params struct {
 	GIDIndex int
 	// IPv6 (--ipv6) chooses an IPv6 address.
 	IPv6 bool
+
+	powers int // All ends at 2^powers
 }
 
 // Defaults returns perftest's defaults for a test. -o is this library's default instead of the most it can do, since
 // the answers to 128 READs of 64 KiB at once fill any interface's queue.
 func Defaults(t Test) Params {
 	p := Params{
-		Test: t, Size: 65536, Iterations: 1000, QPs: 1, TxDepth: 128, RxDepth: 512, OutReads: 16, Timeout: 14, GIDIndex: -1,
+		Test: t, Size: 65536, Iterations: 1000, QPs: 1, TxDepth: 128, RxDepth: 512, OutReads: 16, Timeout: 14, GIDIndex: -1, powers: 23,
 	}
 	switch {
 	case t.Verb == Atomic:
@@ -152,7 +153,7 @@ func (p *Params) Validate() error {
 // largest is the largest message of the test.
 func (p *Params) largest() int {
 	if p.All {
-		return 1 << largestOfAll
+		return 1 << p.powers
 	}
 	return p.Size
 }
@@ -163,7 +164,7 @@ func (p *Params) sizes() []int {
 		return []int{p.Size}
 	}
 	var s []int
-	for i := 1; i <= largestOfAll; i++ {
+	for i := 1; i <= p.powers; i++ {
 		s = append(s, 1<<i)
 	}
 	return s
