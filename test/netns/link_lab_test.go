@@ -1,3 +1,5 @@
+//go:build linux
+
 // Package netns tests links on real interfaces: veth pairs between network
 // namespaces that each test makes for itself.
 package netns
