@@ -72,7 +72,7 @@ func (d *dump) run(ctx context.Context) (err error) {
 		defer func() { err = errors.Join(err, w.Close()) }()
 	}
 	a := sniff.NewAnalyzer()
-	if err := d.watch(ctx, source, a, w); err != nil {
+	if err := d.watch(source, a, w); err != nil {
 		return err
 	}
 	sum := a.Summary()
@@ -90,11 +90,11 @@ func (d *dump) run(ctx context.Context) (err error) {
 	return nil
 }
 
-// watch takes frames until there are no more.
-func (d *dump) watch(ctx context.Context, source sniff.Source, a *sniff.Analyzer, w *sniff.Writer) error {
+// watch takes frames until there are no more, or the source is closed.
+func (d *dump) watch(source sniff.Source, a *sniff.Analyzer, w *sniff.Writer) error {
 	for d.count == 0 || a.Summary().Packets < d.count {
 		frame, at, err := source.Next()
-		if errors.Is(err, io.EOF) || err != nil && ctx.Err() != nil {
+		if errors.Is(err, io.EOF) {
 			return nil
 		}
 		if err != nil {

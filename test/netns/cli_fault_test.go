@@ -181,7 +181,7 @@ func TestCLI_PeerKilledInTheMiddle(t *testing.T) {
 		for _, killServer := range []bool{true, false} {
 			t.Run(fmt.Sprint(test, " server ", killServer), func(t *testing.T) {
 				s := l.b.startCLI(t, "perf", test, "-n", "100000000")
-				s.listen(cliPort)
+				s.listen()
 				c := l.a.startCLI(t, "perf", test, "-n", "100000000", "10.77.0.2")
 				time.Sleep(400 * time.Millisecond)
 				victim, survivor := s, c
@@ -207,13 +207,13 @@ func TestCLI_SignalsEndItInOrder(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {
 		for _, args := range [][]string{{"perf", "write-bw"}, {"pingpong", "rc"}} {
 			s := l.a.startCLI(t, args...)
-			s.listen(cliPort)
+			s.listen()
 			_ = s.cmd.Process.Signal(sig)
 			s.wait(5*time.Second).failed(1, "interrupted while waiting for a client")
 		}
 		for _, test := range []string{"write-bw", "send-lat"} {
 			s := l.b.startCLI(t, "perf", test, "-n", "100000000")
-			s.listen(cliPort)
+			s.listen()
 			c := l.a.startCLI(t, "perf", test, "-n", "100000000", "10.77.0.2")
 			time.Sleep(300 * time.Millisecond)
 			_ = c.cmd.Process.Signal(sig)
@@ -228,7 +228,7 @@ func TestCLI_SignalsEndItInOrder(t *testing.T) {
 func TestCLI_BusyTCPPort(t *testing.T) {
 	l := newLab(t, 1500)
 	s := l.a.startCLI(t, "perf", "write-bw")
-	s.listen(cliPort)
+	s.listen()
 	l.a.runCLI(t, "perf", "write-bw").failed(1, "TCP port 18515 is taken by another program")
 	_ = s.cmd.Process.Signal(interrupt)
 	s.wait(5 * time.Second)

@@ -49,7 +49,7 @@ func (l *lab) perfBetween(t *testing.T, args ...string) (client, server cliRepor
 	t.Helper()
 	args = append([]string{"--json"}, args...)
 	s := l.b.startCLI(t, args...)
-	s.listen(cliPort)
+	s.listen()
 	c := l.a.runCLI(t, append(args, l.b.v4().String())...).succeeded()
 	c.object(&client)
 	s.wait(20 * time.Second).succeeded().object(&server)
@@ -117,7 +117,7 @@ func TestCLI_PerfAllSizesAndDuration(t *testing.T) {
 	l := newLab(t, 9000)
 	var all struct{ Runs []cliReport }
 	s := l.b.startCLI(t, "perf", "send-bw", "-a", "-n", "5")
-	s.listen(cliPort)
+	s.listen()
 	l.a.runCLI(t, "--json", "perf", "send-bw", "-a", "-n", "5", "10.77.0.2").succeeded().object(&all)
 	if r := s.wait(20 * time.Second).succeeded(); strings.Count(r.stdout, "\n 8388608 ") != 1 || len(all.Runs) != 23 || all.Runs[22].Size != 8<<20 {
 		t.Errorf("%d sizes; the server printed\n%s", len(all.Runs), r.stdout)
@@ -137,7 +137,7 @@ func TestCLI_Pingpong(t *testing.T) {
 		t.Run(c.client, func(t *testing.T) {
 			args := append([]string{"--json", "-d", "eth0", "pingpong", "rc"}, strings.Fields(c.server)...)
 			s := l.b.startCLI(t, args...)
-			s.listen(cliPort)
+			s.listen()
 			var client, server cliReport
 			l.a.runCLI(t, append(append([]string{"--json", "-d", "eth0", "pingpong", "rc"}, strings.Fields(c.client)...), "10.77.0.2")...).succeeded().object(&client)
 			s.wait(20 * time.Second).succeeded().object(&server)
@@ -157,7 +157,7 @@ func TestCLI_PcapAndImpair(t *testing.T) {
 	l := newLab(t, 9000)
 	pcap := filepath.Join(t.TempDir(), "run.pcapng")
 	s := l.b.startCLI(t, "--json", "perf", "write-bw", "-s", "4096", "-n", "2000")
-	s.listen(cliPort)
+	s.listen()
 	var client cliReport
 	l.a.runCLI(t, "--json", "--pcap", pcap, "--impair", "loss=2%,dup=1%,reorder=1%,seed=3", "perf", "write-bw", "-s", "4096", "-n", "2000", "10.77.0.2").
 		succeeded().object(&client)

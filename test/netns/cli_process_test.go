@@ -112,9 +112,9 @@ func (c *cli) wait(limit time.Duration) cliResult {
 }
 
 // listen waits until it accepts TCP connections. Connecting would tell as well, but it serves only one client.
-func (c *cli) listen(port int) {
+func (c *cli) listen() {
 	c.t.Helper()
-	suffix := fmt.Sprintf(":%04X", port)
+	suffix := fmt.Sprintf(":%04X", cliPort)
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 		for _, table := range []string{"tcp", "tcp6"} {
 			sockets, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", c.cmd.Process.Pid, table))

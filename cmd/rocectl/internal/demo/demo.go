@@ -122,19 +122,19 @@ func run(ctx context.Context, text string, impair link.Impairment, pcap io.Write
 }
 
 // with runs a step with a new pair of devices and counts what went wrong on the wire.
-func (part *Part) with(ctx context.Context, impair link.Impairment, pcap io.Writer, out *Outcome, step func(*pair) error) error {
-	p, err := newPair(ctx, impair, pcap)
+func (p *Part) with(ctx context.Context, impair link.Impairment, pcap io.Writer, out *Outcome, step func(*pair) error) error {
+	ends, err := newPair(ctx, impair, pcap)
 	if err != nil {
 		return err
 	}
-	defer p.close()
-	if err := step(p); err != nil {
+	defer ends.close()
+	if err := step(ends); err != nil {
 		return err
 	}
-	for _, e := range []*end{&p.a, &p.b} {
+	for _, e := range []*end{&ends.a, &ends.b} {
 		c := measure.ReadCounters(e.dev)
 		out.Retransmits += c.Retransmits
-		part.Counters = part.Counters.Plus(c)
+		p.Counters = p.Counters.Plus(c)
 	}
 	return nil
 }

@@ -140,12 +140,12 @@ func TestDial_SaysWhatIsWrong(t *testing.T) {
 
 func TestAccept_OneClientOfEitherFamilyThenThePortIsFree(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "::1"} {
-		if l, err := net.Listen("tcp", net.JoinHostPort(host, "0")); err != nil {
+		l, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+		if err != nil {
 			t.Logf("%s is not there: %v", host, err)
 			continue
-		} else {
-			l.Close()
 		}
+		l.Close()
 		at := make(chan int, 1)
 		type accepted struct {
 			c   *Conn

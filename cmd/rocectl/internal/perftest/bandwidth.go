@@ -15,7 +15,7 @@ type sender struct {
 	sges             [batch][1]roce.SGE
 	posted, finished uint64
 	unsignaled       uint32 // messages posted since the last that asked for a completion
-	offset, remote   int    // of the next message in the cycle, and of the queue pair's half at the peer
+	offset           int    // of the next message in the peer's buffer
 }
 
 // bandwidth posts as much as fits into the send queues, until all is sent, received or the time is up.

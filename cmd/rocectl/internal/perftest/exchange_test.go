@@ -271,7 +271,7 @@ func TestExchange_OtherIPVersionIsRefused(t *testing.T) {
 func TestExchange_InterruptEndsAnyWait(t *testing.T) {
 	for _, client := range []bool{true, false} {
 		a, b := net.Pipe()
-		go io.Copy(io.Discard, b)
+		go func() { _, _ = io.Copy(io.Discard, b) }()
 		ctx, cancel := context.WithCancel(context.Background())
 		time.AfterFunc(20*time.Millisecond, cancel)
 		conn := oob.New(a)

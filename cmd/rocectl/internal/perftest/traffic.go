@@ -166,7 +166,7 @@ func (t *traffic) reap() (int, error) {
 
 // failed explains a completion with an error.
 func (t *traffic) failed(c *roce.Completion) error {
-	err := error(c.Status.Err())
+	err := c.Status.Err()
 	for _, q := range t.qps {
 		if q.QPN() == c.QPN {
 			err = q.Explain(*c)

@@ -17,7 +17,8 @@ import (
 
 // Source is where frames come from.
 type Source interface {
-	// Next returns the next frame and when it was captured; io.EOF after the last. The frame is good until the next call.
+	// Next returns the next frame and when it was captured; io.EOF after the last, or once the source is closed. The frame
+	// is good until the next call.
 	Next() (frame []byte, at time.Time, err error)
 	Close() error
 }
@@ -92,7 +93,7 @@ func (s *fileSource) Next() ([]byte, time.Time, error) {
 	case err == nil:
 		s.n++
 		return frame, ci.Timestamp, nil
-	case errors.Is(err, io.EOF):
+	case errors.Is(err, io.EOF), errors.Is(err, os.ErrClosed):
 		return nil, time.Time{}, io.EOF
 	}
 	return nil, time.Time{}, s.damaged(err)
