@@ -22,7 +22,11 @@ func (a *app) perfCommand() *cobra.Command {
 ib_atomic_lat. Without HOST it waits for one client; with HOST it is the client. Either end may be the original
 program. The same options must be given at both ends, as perftest wants it.
 
-A latency is half a round trip for write-lat and send-lat, a whole one for read-lat and atomic-lat.`,
+A latency is half a round trip for write-lat and send-lat, a whole one for read-lat and atomic-lat.
+
+--json prints test, link, mode, size, iters, qps, mtu, bytes, seconds, gbit_per_s, mmsg_per_s, latency_us (of latency
+tests: min, p50, p99, p999, max, mean), retransmits, naks_received, rnr_naks_received, timeouts and icrc_errors. bytes
+and seconds are those of the data's sender; with -b they are of both directions. -a adds runs, the same for each size.`,
 		Example: `  rocectl perf write-bw -d eth0               (then, elsewhere:  ib_write_bw 10.0.0.1)
   rocectl perf send-lat 10.0.0.2 -s 64 -n 10000 --json`,
 	})
@@ -156,7 +160,7 @@ func (p *perf) run(ctx context.Context, host string, tosGiven bool) (err error) 
 		return err
 	}
 	defer conn.Close()
-	s := &perftest.Session{Device: d.Device, Exchange: perftest.NewExchange(conn, host != ""), Params: p.Params, Table: p.text(), Bar: p.bar()}
+	s := &perftest.Session{Device: d.Device, Exchange: perftest.NewExchange(conn, host != ""), Params: p.Params, Table: p.text(), Bar: p.bar(), Remark: p.remark}
 	if p.gbits {
 		s.Units = perftest.GbitPerS
 	}

@@ -93,7 +93,7 @@ func (p *rcPingpong) run(ctx context.Context, host string) (err error) {
 		return err
 	}
 	defer conn.Close()
-	s := &pingpong.Session{Device: d.Device, Conn: conn, Client: host != "", Params: p.Params, Text: p.text(), Bar: p.bar()}
+	s := &pingpong.Session{Device: d.Device, Conn: conn, Client: host != "", Params: p.Params, Text: p.text(), Bar: p.bar(), Remark: p.remark}
 	defer s.Close()
 	r, err := s.Run(ctx)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"syscall"
 	"time"
@@ -39,6 +40,15 @@ func New(c net.Conn) *Conn {
 
 // Peer is the address of the other end.
 func (x *Conn) Peer() string { return x.peer }
+
+// PeerIP is the IP address of the other end; the zero Addr if it has none.
+func (x *Conn) PeerIP() netip.Addr {
+	t, ok := x.conn.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}
+	}
+	return t.AddrPort().Addr().Unmap().WithZone("")
+}
 
 // LocalAddr is the address of this end.
 func (x *Conn) LocalAddr() net.Addr { return x.conn.LocalAddr() }

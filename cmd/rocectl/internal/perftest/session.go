@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +26,8 @@ type Session struct {
 	// Table gets the output as perftest lays it out; nil for none. Bar is where a progress bar may be shown.
 	Table, Bar io.Writer
 	Units      Units // of the table
+	// Remark is told choices and what they follow from; nil for nobody.
+	Remark func(format string, args ...any)
 
 	agreed       terms
 	stride       int // bytes of a queue pair's half of the buffer
@@ -107,6 +110,7 @@ func (s *Session) setUp(ctx context.Context) error {
 	if s.agreed, err = s.Exchange.hello(ctx, own); err != nil {
 		return err
 	}
+	s.remark("the peer speaks version %v of perftest's exchange; agreed on path MTU %d", s.Exchange.Peer(), s.agreed.mtu)
 	if err := s.makeQueuePairs(); err != nil {
 		return err
 	}
@@ -170,9 +174,12 @@ func (s *Session) remote(i int) int { return (s.Params.QPs + i) * s.stride }
 
 // key makes this end's key of queue pair i; peer is the peer's, if it is known.
 func (s *Session) key(i int, peer *Key) (Key, error) {
-	gid, err := s.gid(peer)
+	gid, why, err := s.gid(peer)
 	if err != nil {
 		return Key{}, err
+	}
+	if i == 0 {
+		s.remark("GID %v: %s", gid, why)
 	}
 	k := Key{OutReads: 1, QPN: s.qps[i].QPN(), PSN: s.qps[i].PSN(), VAddr: s.mr.Addr() + uint64(s.remote(i)), GID: gid}
 	switch s.Params.Test.Verb {
@@ -185,9 +192,9 @@ func (s *Session) key(i int, peer *Key) (Key, error) {
 	return k, nil
 }
 
-// gid chooses the local address: what the options say, or else of the family of the peer's, or else the address that
-// the TCP connection has if the device has it too, or else the best one.
-func (s *Session) gid(peer *Key) (netip.Addr, error) {
+// gid chooses the local address and says why: what the options say, or else of the family of the peer's, or else the
+// address that the TCP connection has if the device has it too, or else the best one.
+func (s *Session) gid(peer *Key) (gid netip.Addr, why string, err error) {
 	addrs := s.Device.Addrs()
 	first := func(fits func(netip.Addr) bool) (netip.Addr, bool) {
 		i := slices.IndexFunc(addrs, fits)
@@ -199,31 +206,37 @@ func (s *Session) gid(peer *Key) (netip.Addr, error) {
 	name := s.Device.Info().Interface
 	switch i := s.Params.GIDIndex; {
 	case i >= len(addrs):
-		return netip.Addr{}, fmt.Errorf("%s has no GID with index -x %d; it has %v, counted from 0", name, i, addrs)
+		return gid, "", fmt.Errorf("%s has no GID with index -x %d; it has %v, counted from 0", name, i, addrs)
 	case i >= 0:
-		return addrs[i], nil
+		return addrs[i], "-x asks for it", nil
 	case s.Params.IPv6:
 		if a, ok := first(netip.Addr.Is6); ok {
-			return a, nil
+			return a, "it is the first IPv6 address, for --ipv6", nil
 		}
-		return netip.Addr{}, fmt.Errorf("%s has no IPv6 address for --ipv6: add one, or leave --ipv6 out at both ends", name)
+		return gid, "", fmt.Errorf("%s has no IPv6 address for --ipv6: add one, or leave --ipv6 out at both ends", name)
 	case peer != nil:
 		c, err := s.Device.ChooseGID(peer.GID)
-		return c.Addr, err
+		return c.Addr, strings.Join(append([]string{c.Reason}, c.Refused...), "; "), err
 	}
 	if t, ok := s.Exchange.conn.LocalAddr().(*net.TCPAddr); ok {
 		own := t.AddrPort().Addr().Unmap().WithZone("")
 		if a, ok := first(func(a netip.Addr) bool { return a == own }); ok {
-			return a, nil
+			return a, "the TCP connection comes from it, too", nil
 		}
 	}
 	if a, ok := first(netip.Addr.Is4); ok {
-		return a, nil
+		return a, "it is the first IPv4 address", nil
 	}
 	if len(addrs) > 0 {
-		return addrs[0], nil
+		return addrs[0], "it is the best address, and there is no IPv4 address", nil
 	}
-	return netip.Addr{}, fmt.Errorf("%s has no IP address, and so no GID: ip address add ADDRESS/PREFIX dev %s", name, name)
+	return gid, "", fmt.Errorf("%s has no IP address, and so no GID: ip address add ADDRESS/PREFIX dev %s", name, name)
+}
+
+func (s *Session) remark(format string, args ...any) {
+	if s.Remark != nil {
+		s.Remark(format, args...)
+	}
 }
 
 func (s *Session) connect(ctx context.Context, q *roce.QP, mine, theirs *Key) error {

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/netip"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -53,6 +54,8 @@ type Session struct {
 	Params Params
 	// Text gets what the original prints; nil for nothing. Bar is where a progress bar may be shown.
 	Text, Bar io.Writer
+	// Remark is told choices and what they follow from; nil for nobody.
+	Remark func(format string, args ...any)
 
 	qp           *roce.QP
 	cq           *roce.CQ
@@ -143,10 +146,16 @@ func (s *Session) exchange(ctx context.Context) error {
 		gid := s.Params.GID
 		if !gid.IsValid() {
 			c, err := s.Device.ChooseGID(peer)
+			if err != nil && s.Client {
+				c, err = s.Device.ChooseGID(netip.Addr{}) // the exchange may go another way than the packets
+			}
 			if err != nil {
 				return err
 			}
 			gid = c.Addr
+			if s.Remark != nil {
+				s.Remark("%v; %s", c, strings.Join(c.Refused, "; "))
+			}
 		}
 		s.mine = Destination{QPN: s.qp.QPN(), PSN: s.qp.PSN(), GID: gid}
 		s.printAddress("local", &s.mine)
@@ -162,7 +171,7 @@ func (s *Session) exchange(ctx context.Context) error {
 		return err
 	}
 	if s.Client {
-		if err := own(netip.Addr{}); err != nil {
+		if err := own(s.Conn.PeerIP()); err != nil {
 			return err
 		}
 		if err := send(); err != nil {
