@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,6 +77,11 @@ func makeBed(baseline bool) (*bed, error) {
 			}
 		}
 	}
+	for i, e := range []*end{&b.peer, &b.ours} {
+		if err := e.keepOrder(i); err != nil {
+			return b, err
+		}
+	}
 	if err := b.settle(); err != nil {
 		return b, err
 	}
@@ -126,6 +132,14 @@ func (b *bed) settle() error {
 		}
 	}
 	return nil
+}
+
+// keepOrder has all packets for an end taken up by one processor. Otherwise that is whichever sent them, and of a sender
+// that the scheduler moves the later packets may overtake the earlier.
+func (e *end) keepOrder(cpu int) error {
+	mask := strconv.FormatInt(1<<(cpu%runtime.NumCPU()), 16)
+	file := "/sys/class/net/" + e.iface + "/queues/rx-0/rps_cpus"
+	return command(e.inside([]string{"sh", "-c", "echo " + mask + " >" + file})...)
 }
 
 // deepenBacklog makes a clean link clean: READ responses come in bursts of thousands of packets, and what a processor has

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -60,7 +61,11 @@ func (e expectation) check(stdout string) error {
 	for _, w := range e {
 		got := seen[w.name]
 		if !slices.EqualFunc(got, w.values, func(got string, allowed []string) bool { return slices.Contains(allowed, got) }) {
-			return fmt.Errorf("%s is %s, want %s", w.name, compact(got), w)
+			text := fmt.Sprintf("%s is %s, want %s", w.name, compact(got), w)
+			if w.name == "retransmits" {
+				return &resentError{text}
+			}
+			return errors.New(text)
 		}
 	}
 	return nil

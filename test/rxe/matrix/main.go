@@ -164,17 +164,30 @@ func (m *matrix) run(cells []Cell, resume bool, end time.Time, stdout io.Writer)
 	return passed, nil
 }
 
-// try runs one cell and saves what it left behind if it failed.
-func (m *matrix) try(c *Cell, port int) (result, error) {
+// attempts is how often a cell is run whose only fault is one that a standstill of the machine accounts for.
+const attempts = 3
+
+// try runs one cell, again if the machine got in its way, and saves what it left behind if it failed.
+func (m *matrix) try(c *Cell, port int) (r result, err error) {
 	began := time.Now()
-	t, err := m.runCell(c, port)
-	r := result{outcome: "pass", id: c.ID, took: time.Since(began)}
+	r = result{outcome: "pass", id: c.ID}
+	var t *trial
+	for attempt := 1; ; attempt++ {
+		watch := watchStalls()
+		t, err = m.runCell(c, port)
+		stood := watch.end()
+		if err == nil || attempt == attempts || !onlyResent(err) || stood < stallLimit {
+			break
+		}
+		r.reason += fmt.Sprintf("run again after %s while the machine stood still for %v; ", err, stood.Round(time.Millisecond))
+	}
+	r.took = time.Since(began)
 	dir := filepath.Join(m.out, "failed", c.ID)
 	if err := os.RemoveAll(dir); err != nil {
 		return r, err
 	}
 	if err != nil {
-		r.outcome, r.reason = "fail", strings.Join(strings.Fields(err.Error()), " ")
+		r.outcome, r.reason = "fail", r.reason+strings.Join(strings.Fields(err.Error()), " ")
 	} else if m.keep {
 		dir = filepath.Join(m.out, "kept", c.ID)
 	} else {
@@ -184,4 +197,14 @@ func (m *matrix) try(c *Cell, port int) (result, error) {
 		return r, err
 	}
 	return r, os.RemoveAll(t.pcap)
+}
+
+// onlyResent reports whether nothing else is wrong than that our end sent something again.
+func onlyResent(err error) bool {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all := joined.Unwrap()
+		return len(all) == 1 && onlyResent(all[0])
+	}
+	var resent *resentError
+	return errors.As(err, &resent)
 }

@@ -161,7 +161,7 @@ func (t *trial) judgeScript(p *process, baseline bool) error {
 		return err
 	}
 	if err := e.check(p.stdout.String()); err != nil {
-		return fmt.Errorf("%s: %w", t.name(p), err)
+		return fmt.Errorf("%s: %w", t.name(p), err) // wraps a resentError as it is
 	}
 	if p == t.ours {
 		return judgeExplanations(p.stdout.String(), p.stderr.String())
