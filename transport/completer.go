@@ -213,11 +213,13 @@ func (q *QP) handleRNR(now clock.Time, p *bth.Packet) bth.Drop {
 	if r.rnrWait {
 		return bth.DropNone // an echo of the one that is waited for
 	}
-	switch {
-	case whole && !q.spendRNRRetry():
-		return bth.DropNone
-	case !whole && !r.recovering && !q.spendRetry():
-		// A response before it went missing, which costs a retry as ever, but the
+	if whole {
+		if !q.spendRNRRetry() {
+			return bth.DropNone
+		}
+		r.retriesLeft = q.attr.RetryCnt // the packet arrived: what was lost on the way to here is made good
+	} else if !r.recovering && !q.spendRetry() {
+		// A response before it went missing, which costs a retry as ever; only the
 		// resending waits for the receiver too.
 		return bth.DropNone
 	}

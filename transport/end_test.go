@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"bytes"
 	"fmt"
 	"net/netip"
 	"strings"
@@ -58,6 +57,8 @@ type end struct {
 	drops  map[bth.Drop]int
 	sent   []bth.Packet // everything it sent, oldest first
 	out    Out
+	// manners, unless nil, are those of another implementation.
+	manners *rxeManners
 }
 
 var addrs = map[string]netip.Addr{
@@ -176,6 +177,9 @@ func (e *end) sendWR(id uint64, n int) SendWR {
 
 // handle gives the queue pair a packet.
 func (e *end) handle(now clock.Time, p *bth.Packet) {
+	if e.manners != nil && p.Flags.Any(bth.Request) && !e.manners.request(e, p) {
+		return
+	}
 	if d := e.qp.HandlePacket(now, p); d != bth.DropNone {
 		e.drops[d]++
 	}
@@ -197,12 +201,18 @@ func (e *end) pollDone() (some bool) {
 // pollPacket takes the next packet, as its peer will see it.
 func (e *end) pollPacket(now clock.Time) (p bth.Packet, ok bool) {
 	e.t.Helper()
+	if m := e.manners; m != nil && m.ahead && len(m.crafted) > 0 {
+		return m.next(e), true
+	}
 	out := &e.out
 	if !e.qp.PollTransmit(now, out) {
+		if m := e.manners; m != nil && len(m.crafted) > 0 {
+			return m.next(e), true
+		}
 		return p, false
 	}
 	p = bth.Packet{Headers: out.Headers, Flags: out.Opcode.Flags(), Src: e.addr, Dst: addrs[other(e.name)]}
-	p.Payload = bytes.Join(out.Payload, nil)
+	p.Payload = joined(out.Payload)
 	switch {
 	case p.Flags == 0:
 		e.t.Fatalf("%s sends opcode %v", e.name, out.Opcode)
@@ -219,8 +229,22 @@ func (e *end) pollPacket(now clock.Time) (p bth.Packet, ok bool) {
 	case out.Copy != p.Flags.Any(bth.ReadResponse):
 		e.t.Fatalf("%v has Copy %v", out.Opcode, out.Copy)
 	}
+	if e.manners != nil && p.Flags.Any(bth.Response) {
+		e.manners.response(&p)
+	}
 	e.sent = append(e.sent, p)
 	return p, true
+}
+
+// joined copies slices of registered memory into one, as a driver does.
+func joined(list [][]byte) []byte {
+	var whole []byte
+	for _, b := range list {
+		n := len(whole)
+		whole = append(whole, make([]byte, len(b))...)
+		memreg.Copy(whole[n:], b)
+	}
+	return whole
 }
 
 // wantDone checks and forgets the completions of e so far, given as "id STATUS".

@@ -241,3 +241,19 @@ func TestRNR_ReceivePostedLateIsFoundByTheNextTry(t *testing.T) {
 		}
 	}
 }
+
+// An RNR NAK says that the packet arrived: what was lost on the way is made good.
+func TestPitfall26_RNRNAKGivesBackTheRetries(t *testing.T) {
+	s := newScript(t, func(o *options) { o.retry = 1 })
+	s.send(s.sendWR(1, 10))
+	s.wantSent("SEND_ONLY 0!")
+	for range 10 {
+		s.wait(AckTimeout(14))
+		s.wantSent("SEND_ONLY 0!")
+		s.arrives(s.rnr(20, 0))
+		s.wait(10240 * time.Microsecond)
+		s.wantSent("SEND_ONLY 0!")
+	}
+	s.arrives(s.ack(0))
+	s.wantDone("1 SUCCESS")
+}
