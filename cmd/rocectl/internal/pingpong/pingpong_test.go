@@ -145,6 +145,9 @@ func runBoth(t *testing.T, client, server Params, manual bool) (c, s outcome) {
 			var text bytes.Buffer
 			session := &Session{Device: dev, Conn: conn, Client: e.client, Params: e.params, Text: &text}
 			e.out.result, e.out.err = session.Run(ctx)
+			if e.out.err != nil {
+				cancel() // the other would wait for it
+			}
 			session.Close()
 			_ = conn.Close()
 			_ = dev.Close()
