@@ -82,8 +82,8 @@ bench: ## benchmarks with allocations; BENCH=regexp, PKG=./bth
 	@$(packages); go test -run '^$$' -bench '$(BENCH)' -benchmem $$packages
 
 .PHONY: test-rxe
-test-rxe: ## against Linux Soft-RoCE; FULL=1 for every cell, KERNEL=6.12 or sid
-	@FULL=$(FULL) KERNEL=$(KERNEL) test/rxe/run
+test-rxe: ## against Linux Soft-RoCE; FULL=1 for every cell, KERNEL=6.12 or sid, RUN=regexp
+	@test/rxe/run
 
 .PHONY: clean
 clean: ## remove what was built; caches stay
