@@ -52,6 +52,16 @@ func startPump(t *testing.T, a, b *exercise.End, qp *roce.QP) *pump {
 	return p
 }
 
+// flow waits until some of the traffic has arrived.
+func (p *pump) flow(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(exercise.Patience); p.completed.Load() < 50; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d posted, %d completed", p.posted.Load(), p.completed.Load())
+		}
+	}
+}
+
 // Position: every posted work request completes exactly once, also when the device closes under
 // full traffic, and nothing hangs.
 func TestClose_DeviceUnderTraffic(t *testing.T) {
@@ -73,14 +83,14 @@ func TestClose_DeviceUnderTraffic(t *testing.T) {
 					}
 				})
 			}
-			time.Sleep(20 * time.Millisecond)
+			p.flow(t)
 			if err := a.Dev.Close(); err != nil {
 				t.Fatal(err)
 			}
 			p.wg.Wait()
 			close(stop)
 			driving.Wait()
-			if x, y := p.posted.Load(), p.completed.Load(); x != y || x == 0 {
+			if x, y := p.posted.Load(), p.completed.Load(); x != y {
 				t.Errorf("manual=%v: %d posted, %d completed", manual, x, y)
 			}
 			if err := a.CQ.Wait(t.Context()); !errors.Is(err, roce.ErrClosed) {
@@ -101,6 +111,7 @@ func TestClose_DeviceUnderTraffic(t *testing.T) {
 func TestClose_QueuePairsUnderTraffic(t *testing.T) {
 	a, b := newPair(t, options{})
 	p := startPump(t, a, b, a.QP)
+	p.flow(t)
 	for range 100 {
 		for _, e := range []*exercise.End{a, b} {
 			qp := e.NewQP(t, roce.QPConfig{})

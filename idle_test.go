@@ -5,12 +5,17 @@ import (
 	"time"
 
 	"github.com/go-roce/roce"
+	"github.com/go-roce/roce/link"
 	"github.com/go-roce/roce/test/exercise"
 )
 
 // Pitfall 42: with no completion, no packet and no timer the device sleeps in one piece.
 func TestIdle_LoopDoesNotTurn(t *testing.T) {
-	a, b := newPair(t, options{Device: roce.Config{Spin: -1}})
+	// So few buffers that the link never gives as many as asked for.
+	la, lb := link.NewMemPair(link.MemOptions{Depth: 16})
+	o := options{Device: roce.Config{Spin: -1}}
+	a, b := exercise.New(t, la, o), exercise.New(t, lb, o)
+	exercise.Join(t, a, b, o)
 	waiting := idleAfterTraffic(t, a, b)
 	before := [2]roce.DeviceCounters{a.Dev.Counters(), b.Dev.Counters()}
 	time.Sleep(300 * time.Millisecond)

@@ -18,9 +18,9 @@ func TestWait_PollsAndPostsAgain(t *testing.T) {
 	if testing.Short() {
 		rounds = 2_000
 	}
-	for _, manual := range []bool{false, true} {
-		t.Run(fmt.Sprintf("manual=%v", manual), func(t *testing.T) {
-			a, b := newPair(t, options{Device: roce.Config{Manual: manual}})
+	for _, cfg := range []roce.Config{{}, {Spin: -1}, {Manual: true}, {Manual: true, Spin: -1}} {
+		t.Run(fmt.Sprintf("manual=%v/spin=%v", cfg.Manual, cfg.Spin), func(t *testing.T) {
+			a, b := newPair(t, options{Device: cfg})
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			defer cancel()
 			var wg sync.WaitGroup

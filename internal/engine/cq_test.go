@@ -5,7 +5,9 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-roce/roce/transport"
@@ -154,6 +156,34 @@ func TestCQ_WakesEveryWaiterThatIsNeeded(t *testing.T) {
 	if len(seen) != waiters*each {
 		t.Errorf("%d of %d completions were polled", len(seen), waiters*each)
 	}
+}
+
+// One publication may be enough for several waiters.
+func TestCQ_OneWakeUpReachesAllWhoCanUseIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCQ(8, 1)
+		w := &workQueue{}
+		var polled atomic.Int32
+		for range 3 {
+			go func() {
+				if ok, err := c.Wait(t.Context(), nil); !ok {
+					t.Error(err)
+				}
+				var got [1]transport.Completion
+				polled.Add(int32(c.Poll(got[:])))
+			}()
+		}
+		synctest.Wait() // all asleep
+		for range 3 {
+			c.rings[0].entries.Put(&entry{queue: w})
+		}
+		c.rings[0].entries.Publish()
+		c.notify()
+		synctest.Wait()
+		if n := polled.Load(); n != 3 {
+			t.Errorf("of three waiters for three completions %d woke", n)
+		}
+	})
 }
 
 func TestCQ_WaitEndsWithItsContext(t *testing.T) {

@@ -130,24 +130,31 @@ func (l *Loop) Wait(ctx context.Context, c *CQ) (bool, error) {
 // Done returns a channel that is closed when the loop is.
 func (l *Loop) Done() <-chan struct{} { return l.done }
 
-// Close moves every queue pair to ERR, delivers what that completes, and ends Run. The
-// link is left to the caller.
+// Close moves every queue pair to ERR, delivers what that completes, and ends Run. When it
+// returns no completion will be added any more. The link is left to the caller.
 func (l *Loop) Close() {
-	_ = l.Do(context.Background(), l.close)
+	var qps []*QP
+	_ = l.Do(context.Background(), func(now clock.Time) {
+		l.flushAll(now)
+		l.qps.all(func(q *QP) { qps = append(qps, q) })
+	})
+	for _, q := range qps {
+		q.send.awaitPosters()
+		q.recv.awaitPosters()
+	}
+	l.ended.Do(func() { close(l.done) })
 }
 
-func (l *Loop) close(now clock.Time) {
-	if l.closed.Swap(true) {
-		return
-	}
+// flushAll completes everything there is, and lets nothing new begin.
+func (l *Loop) flushAll(now clock.Time) {
+	l.closed.Store(true)
 	l.qps.all(func(q *QP) { l.fail(now, q) })
 	l.publish()
-	close(l.done)
 }
 
-// linkFailed closes the loop because the link is gone.
+// linkFailed ends all work because the link is gone. Its owner learns it and calls Close.
 func (l *Loop) linkFailed(now clock.Time, err error) {
-	l.close(now)
+	l.flushAll(now)
 	if l.cfg.OnFailure != nil {
 		l.cfg.OnFailure(err)
 	}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,7 +30,8 @@ type Config struct {
 	// LockThread gives Run a thread of its own, for a link that sleeps in system calls.
 	LockThread bool
 	// OnEvent, if not nil, is told of every asynchronous event of a queue pair, and OnFailure
-	// why the link ended by itself. They are called between packets and must not wait.
+	// once why the link ended by itself, after which Close is due. They are called by who
+	// drives and must not wait.
 	OnEvent   func(q *QP, e transport.Event)
 	OnFailure func(err error)
 }
@@ -47,7 +49,8 @@ type Loop struct {
 	bells    doorbells
 	parked   atomic.Bool   // the driver sleeps in queue.Wait, or is about to
 	closed   atomic.Bool   // everything is flushed, nothing will be driven any more
-	done     chan struct{} // closed after closed is set and the last completion published
+	done     chan struct{} // closed when no completion will come any more
+	ended    sync.Once     // closes done
 
 	qps       qpnTable
 	byBell    []*QP

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/go-roce/roce/bth"
 	"github.com/go-roce/roce/clock"
@@ -28,10 +29,21 @@ func TestLoop_BuildsFramesForEveryKindOfLink(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%+v", o), func(t *testing.T) {
 			w := newWire(t, o)
+			w.a.queue.keep, w.b.queue.keep = true, true
 			for _, n := range []int{0, 1, 2, 3, 4, 100, 257, 1023, 1024, 1025, 5000, 20001} {
 				w.everyOperation(t, n)
 			}
 			for _, s := range []*side{w.a, w.b} {
+				for _, f := range s.queue.sent {
+					var p bth.Packet
+					if d := p.DecodeFrame(new(bth.ICRC), f.Data); d != bth.DropNone {
+						t.Fatalf("a frame left that is %q", d)
+					}
+					end := len(f.Data) - bth.ICRCLen
+					if pad := f.Data[end-int(p.Pad) : end]; !bytes.Equal(pad, make([]byte, p.Pad)) {
+						t.Fatalf("%v is padded with %x", p.Opcode, pad)
+					}
+				}
 				if c, qps, _, _ := s.loop.Snapshot(context.Background()); c.Drops != [bth.NumDrops]uint64{} || qps.Retransmits != 0 {
 					t.Errorf("a clean wire had drops %v, %d retransmissions", c.Drops, qps.Retransmits)
 				}
@@ -87,33 +99,32 @@ func (w *wire) everyOperation(t *testing.T, n int) {
 	}
 }
 
-// Whatever is acknowledged must be visible to the user before the acknowledgement can be to the peer.
+// Whatever is acknowledged must be visible to the user before the acknowledgement can be to the
+// peer, also when the first of several acknowledgements leaves in the middle of a turn.
 func TestLoop_DeliversBeforeItAcknowledges(t *testing.T) {
-	w := newWire(t, wireOptions{room: 3})
-	delivered := 0
-	w.b.queue.onSubmit = func() { delivered = max(delivered, w.b.cq.Len()) }
-	w.a.queue.onSubmit = func() {}
-	var recvs []transport.RecvWR
-	var sends []transport.SendWR
-	for i := range 40 {
-		recvs = append(recvs, transport.RecvWR{SGL: []transport.SGE{w.b.sge(8*i, 8)}})
-		sends = append(sends, transport.SendWR{Opcode: transport.WRSend, SGL: []transport.SGE{w.a.sge(0, 8)}, Flags: transport.Signaled})
+	w := newWire(t, wireOptions{room: 1})
+	a2, b2 := w.a.newQP(t, transport.Config{}), w.b.newQP(t, transport.Config{})
+	w.connect(t, a2, b2, 1024)
+	delivered, acked := 0, 0
+	w.b.queue.onSubmit = func() { delivered = w.b.cq.Len() }
+	for range 40 {
+		for _, x := range []struct{ a, b *QP }{{w.a.qp, w.b.qp}, {a2, b2}} {
+			if _, err := x.b.PostRecv([]transport.RecvWR{{SGL: []transport.SGE{w.b.sge(0, 8)}}}); err != nil {
+				t.Fatal(err)
+			}
+			w.a.send(t, x.a, transport.SendWR{Opcode: transport.WRSend, SGL: []transport.SGE{w.a.sge(0, 8)}, Flags: transport.Signaled})
+		}
 	}
-	if _, err := w.b.qp.PostRecv(recvs); err != nil {
-		t.Fatal(err)
-	}
-	w.a.send(t, w.a.qp, sends...)
-	acked := 0
 	for range 1000 {
 		w.a.loop.Step(w.clk.Now())
+		w.a.loop.Step(w.clk.Now()) // so that b finds requests of both
 		w.b.loop.Step(w.clk.Now())
-		acked += w.a.cq.Poll(w.a.polls[:])
-		if acked > delivered {
+		if acked += w.a.cq.Poll(w.a.polls[:]); acked > delivered {
 			t.Fatalf("%d messages are acknowledged, but only %d were delivered when the acknowledgement left", acked, delivered)
 		}
 	}
-	if acked != 40 {
-		t.Fatalf("%d of 40 messages completed", acked)
+	if acked != 80 {
+		t.Fatalf("%d of 80 messages completed", acked)
 	}
 }
 
@@ -172,15 +183,55 @@ func TestLoop_ServesQueuePairsInTurn(t *testing.T) {
 	}
 }
 
+// Who found the link full is first when it has room again.
+func TestLoop_KeepsTheirPlaceWhenTheLinkIsFull(t *testing.T) {
+	w := newWire(t, wireOptions{room: 1})
+	w.a.queue.keep = true
+	var want []bth.QPN
+	for i := range 4 {
+		a, b := w.a.qp, w.b.qp
+		if i > 0 {
+			a, b = w.a.newQP(t, transport.Config{}), w.b.newQP(t, transport.Config{})
+			w.connect(t, a, b, 1024)
+		}
+		want = append(want, b.qpn)
+		w.a.send(t, a, w.a.write(w.b, 0, 0, 8))
+	}
+	var got []bth.QPN
+	for range 8 {
+		w.a.queue.leased = 1 // no room
+		w.a.loop.Step(w.clk.Now())
+		w.a.queue.leased = 0
+		w.a.loop.Step(w.clk.Now())
+	}
+	for _, f := range w.a.queue.sent {
+		var p bth.Packet
+		if d := p.DecodeFrame(new(bth.ICRC), f.Data); d != bth.DropNone {
+			t.Fatal(d)
+		}
+		got = append(got, p.DestQP)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("queue pairs sent in the order %x, their turns were %x", got, want)
+	}
+}
+
 func TestLoop_RetransmitsWhenTheTimerIsDue(t *testing.T) {
 	w := newWire(t, wireOptions{})
+	w.a.send(t, w.a.qp, w.a.write(w.b, 0, 0, 10))
+	stale := w.settle(t) // of what is acknowledged: the timer heap is lazy
+	w.a.succeed(t, 1)
+	w.clk.Advance(time.Millisecond)
+
 	w.a.queue.keep = true
 	lost := 0
 	w.a.queue.lose = func([]byte) bool { lost++; return lost == 1 }
 	w.a.send(t, w.a.qp, w.a.write(w.b, 0, 0, 10))
+	w.settle(t)
+	w.clk.AdvanceTo(stale)
 	due := w.settle(t)
-	if w.a.cq.Len() != 0 || due == clock.Never {
-		t.Fatalf("after the loss %d completions, next timer at %v", w.a.cq.Len(), due)
+	if want := stale.Add(time.Millisecond); w.a.cq.Len() != 0 || due != want {
+		t.Fatalf("after the loss %d completions, next timer at %v, want %v", w.a.cq.Len(), due, want)
 	}
 	w.clk.AdvanceTo(due - 1)
 	if w.settle(t); len(w.a.queue.sent) != 1 {
@@ -213,10 +264,11 @@ func TestLoop_RestsWhenNothingIsLeft(t *testing.T) {
 	}
 }
 
-// A super-frame is cut, each packet verified with the header it had by itself.
+// A super-frame is cut, each packet verified with the header it had by itself: over IPv4 the sender
+// may have counted the identification up, or not.
 func TestLoop_CutsSuperFrames(t *testing.T) {
-	for _, ipv6 := range []bool{false, true} {
-		w := newWire(t, wireOptions{ipv6: ipv6})
+	for _, tc := range []struct{ ipv6, counted bool }{{false, false}, {false, true}, {true, false}} {
+		w := newWire(t, wireOptions{ipv6: tc.ipv6})
 		w.a.queue.keep = true
 		w.a.queue.lose = func([]byte) bool { return true }
 		w.a.send(t, w.a.qp, w.a.write(w.b, 3, 100, 5*1024))
@@ -225,20 +277,32 @@ func TestLoop_CutsSuperFrames(t *testing.T) {
 		if len(frames) != 5 {
 			t.Fatalf("%d frames, want 5", len(frames))
 		}
-		// FIRST travels alone, three MIDDLE and the shorter-headed LAST together.
-		head := w.a.qp.encap.Len()
+		// FIRST has a longer header and travels alone, three MIDDLE and LAST together.
+		head, l3 := w.a.qp.encap.Len(), w.a.qp.encap.L3()
 		super := append([]byte(nil), frames[1].Data[:head]...)
 		segment := len(frames[1].Data) - head
-		for _, f := range frames[1:] {
+		for i, f := range frames[1:] {
+			if tc.counted {
+				w.a.qp.encap.Put(f.Data, len(f.Data)-head, 500+uint16(i))
+				end := len(f.Data) - bth.ICRCLen
+				bth.PutICRC(f.Data[end:], new(bth.ICRC).Start(f.Data[l3:end]))
+			}
 			super = append(super, f.Data[head:]...)
 		}
-		w.a.qp.encap.Put(super, len(super)-head, 0)
+		id := uint16(0)
+		if tc.counted {
+			id = 500
+		}
+		w.a.qp.encap.Put(super, len(super)-head, id)
 		w.b.queue.inject(frames[0], link.Frame{Data: super, Segment: segment})
 		w.a.queue.lose = nil
 		w.settle(t)
 		w.a.succeed(t, 1)
 		if !bytes.Equal(w.b.mr.Bytes()[100:100+5*1024], w.a.mr.Bytes()[3:3+5*1024]) {
 			t.Fatal("the WRITE left the wrong bytes")
+		}
+		if w.b.loop.counters.Drops != [bth.NumDrops]uint64{} {
+			t.Fatalf("%+v: packets were dropped: %v", tc, w.b.loop.counters.Drops)
 		}
 	}
 }
@@ -326,6 +390,26 @@ func TestLoop_EndsWhenTheLinkFails(t *testing.T) {
 	}
 	if _, err := w.a.qp.PostSend([]transport.SendWR{{}}); err == nil {
 		t.Fatal("it takes work requests after the end")
+	}
+}
+
+// Slots of silent sends are free when the loop has retired them, that of a signaled one when it is polled.
+func TestLoop_FreesTheSlotsOfSilentSends(t *testing.T) {
+	w := newWire(t, wireOptions{qp: transport.Config{SendDepth: 4, RecvDepth: 4}})
+	silent := w.a.write(w.b, 0, 0, 8)
+	silent.Flags = 0
+	loud := w.a.write(w.b, 0, 0, 8)
+	for range 3 {
+		w.a.send(t, w.a.qp, silent, silent, loud, silent)
+		if n, err := w.a.qp.PostSend([]transport.SendWR{silent}); n != 0 || !errors.Is(err, transport.ErrQueueFull) {
+			t.Fatalf("a fifth send into four slots: %d, %v", n, err)
+		}
+		w.settle(t)
+		if n, err := w.a.qp.PostSend([]transport.SendWR{silent, silent, silent, silent}); n != 3 || !errors.Is(err, transport.ErrQueueFull) {
+			t.Fatalf("into the slots of three silent sends: %d, %v", n, err)
+		}
+		w.settle(t)
+		w.a.succeed(t, 1)
 	}
 }
 

@@ -45,6 +45,12 @@ func (w *workQueue) take(n int) {
 	w.free.Add(int32(-n))
 }
 
+// awaitPosters returns when those who were posting have seen to it that, in a closed loop, it completes.
+func (w *workQueue) awaitPosters() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+}
+
 // polled is called with the mutex of c held when a completion of the queue was polled.
 func (w *workQueue) polled(c *CQ) {
 	if w.retired {
