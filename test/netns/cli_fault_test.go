@@ -202,6 +202,28 @@ func TestCLI_PeerKilledInTheMiddle(t *testing.T) {
 	l.b.nothingLeft(t)
 }
 
+// Once pingpong's exchange is over nothing but silence tells of a peer's death.
+func TestCLI_PingpongPeerKilled(t *testing.T) {
+	l := newLab(t, 9000)
+	for _, killServer := range []bool{true, false} {
+		s := l.b.startCLI(t, "pingpong", "rc", "-n", "100000000")
+		s.listen()
+		c := l.a.startCLI(t, "pingpong", "rc", "-n", "100000000", "10.77.0.2")
+		time.Sleep(400 * time.Millisecond)
+		victim, survivor := s, c
+		if !killServer {
+			victim, survivor = c, s
+		}
+		_ = victim.cmd.Process.Kill()
+		r := survivor.wait(15 * time.Second)
+		r.failed(1)
+		if !strings.Contains(r.stderr, "no packet came from") && !strings.Contains(r.stderr, "RETRY_EXC_ERR") {
+			t.Errorf("it said %q", r.stderr)
+		}
+		<-victim.ended
+	}
+}
+
 func TestCLI_SignalsEndItInOrder(t *testing.T) {
 	l := newLab(t, 1500)
 	for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM} {

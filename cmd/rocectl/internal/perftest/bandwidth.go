@@ -87,9 +87,7 @@ func (t *traffic) linger() error {
 		if t.whole.Err() != nil {
 			return t.ended(t.whole.Err())
 		}
-		if !t.manual {
-			time.Sleep(time.Millisecond) // a queue of receives lasts that long
-		}
+		time.Sleep(nap)
 	}
 	return nil
 }

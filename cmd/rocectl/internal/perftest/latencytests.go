@@ -128,15 +128,16 @@ func (t *traffic) latencyOfWrites(r *measure.Result) error {
 	return err
 }
 
-// watch waits until the peer has written want at offset off.
+// watch waits until the peer has written want at offset off. Nothing wakes this end when it does.
 func (t *traffic) watch(off int, want byte) error {
+	defer t.idling.Reset()
 	for t.mr.LoadUint8(off) != want {
-		t.Device.Progress()
-		if err := t.spin(); err != nil {
-			if t.mr.LoadUint8(off) == want {
-				return nil
-			}
-			return err
+		if t.Device.Progress() > 0 || !t.idling.Idle() {
+			continue
+		}
+		time.Sleep(nap)
+		if t.ctx.Err() != nil && t.mr.LoadUint8(off) != want {
+			return t.ended(t.ctx.Err())
 		}
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/go-roce/roce"
 	"github.com/go-roce/roce/cmd/rocectl/internal/measure"
+	"github.com/go-roce/roce/cmd/rocectl/internal/spin"
 )
 
 // Session is one test at one end.
@@ -35,6 +35,7 @@ type Session struct {
 	cq           *roce.CQ
 	qps          []*roce.QP
 	mine, theirs []Key
+	spinFor      time.Duration // while the test runs; 0 for the default
 	before       measure.Counters
 	done         atomic.Uint64 // messages of the present run, for the bar
 }
@@ -396,6 +397,9 @@ func (s *Session) slipAway(ctx context.Context) error {
 // counters are what the device counted since the queue pairs were connected.
 func (s *Session) counters() measure.Counters { return measure.ReadCounters(s.Device).Since(s.before) }
 
+// nap is how long an end that drives its device sleeps when it has polled in vain and nothing could wake it.
+const nap = 50 * time.Microsecond
+
 // driving runs f, which talks to the peer. A device that has no goroutine of its own is driven meanwhile: the peer may
 // need its answers.
 func (s *Session) driving(ctx context.Context, f func(context.Context) error) error {
@@ -404,20 +408,19 @@ func (s *Session) driving(ctx context.Context, f func(context.Context) error) er
 	}
 	done := make(chan error, 1)
 	go func() { done <- f(ctx) }()
-	for turn := 1; ; turn++ {
-		s.Device.Progress()
-		if turn%64 != 0 {
+	for idle := (spin.Spin{}); ; {
+		if s.Device.Progress() > 0 {
+			idle.Reset()
+			continue
+		}
+		if !idle.Idle() {
 			continue
 		}
 		select {
 		case err := <-done:
 			return err
 		default:
-		}
-		if s.passive() {
-			runtime.Gosched() // the peer is measuring how fast this end answers
-		} else {
-			time.Sleep(50 * time.Microsecond)
+			time.Sleep(nap)
 		}
 	}
 }

@@ -68,6 +68,11 @@ type outcome struct {
 // taken for a loss.
 func runBoth(t *testing.T, p Params) (client, server outcome) {
 	t.Helper()
+	return runBothSpinning(t, p, 0)
+}
+
+func runBothSpinning(t *testing.T, p Params, spinFor time.Duration) (client, server outcome) {
+	t.Helper()
 	p.Timeout = 22
 	a, b := tcpPair(t)
 	la, lb := link.NewMemPair(link.MemOptions{})
@@ -88,7 +93,7 @@ func runBoth(t *testing.T, p Params) (client, server outcome) {
 		conn := oob.New(rec)
 		wg.Go(func() {
 			var table bytes.Buffer
-			s := &Session{Device: dev, Exchange: NewExchange(conn, end.client), Params: p, Table: &table}
+			s := &Session{Device: dev, Exchange: NewExchange(conn, end.client), Params: p, Table: &table, spinFor: spinFor}
 			end.out.result, end.out.err = s.Run(ctx)
 			s.Close()
 			_ = conn.Close()

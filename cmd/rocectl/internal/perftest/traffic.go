@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
+	"slices"
 	"time"
 
 	"github.com/go-roce/roce"
+	"github.com/go-roce/roce/cmd/rocectl/internal/fault"
 	"github.com/go-roce/roce/cmd/rocectl/internal/measure"
+	"github.com/go-roce/roce/cmd/rocectl/internal/spin"
 )
 
 // grace is how long a run may go on after the peer hung up: its last messages can be here without having been looked at.
@@ -26,7 +28,7 @@ type traffic struct {
 	// time limit as well.
 	whole, ctx context.Context
 	cancel     context.CancelCauseFunc
-	idles      uint
+	idling     spin.Spin
 
 	comps [batch]roce.Completion
 	recvs []recvState // by queue pair, in SEND tests
@@ -60,7 +62,7 @@ func newTraffic(ctx context.Context, s *Session, size int) *traffic {
 		case <-ctx.Done():
 		}
 	}()
-	return &traffic{Session: s, size: size, manual: s.Device.Info().Manual, whole: ctx, ctx: ctx, cancel: cancel}
+	return &traffic{Session: s, size: size, manual: s.Device.Info().Manual, idling: spin.Spin{Limit: s.spinFor}, whole: ctx, ctx: ctx, cancel: cancel}
 }
 
 // limit makes waits end after d, if that is not 0, and returns what undoes it.
@@ -145,10 +147,13 @@ func sendID(queuePair int, messages uint32) uint64 { return uint64(queuePair)<<3
 // reap polls completions once and accounts for them. It returns how many there were.
 func (t *traffic) reap() (int, error) {
 	n := t.cq.Poll(t.comps[:])
+	if n > 0 {
+		t.idling.Reset()
+	}
 	for i := range t.comps[:n] {
 		c := &t.comps[i]
 		if c.Status != roce.StatusSuccess {
-			return 0, t.failed(c)
+			return 0, t.failed(t.comps[i:n])
 		}
 		if c.Recv {
 			t.received++
@@ -164,14 +169,14 @@ func (t *traffic) reap() (int, error) {
 	return n, nil
 }
 
-// failed explains a completion with an error.
-func (t *traffic) failed(c *roce.Completion) error {
-	err := c.Status.Err()
-	for _, q := range t.qps {
-		if q.QPN() == c.QPN {
-			err = q.Explain(*c)
+// failed explains a completion with an error, the first of batch.
+func (t *traffic) failed(batch []roce.Completion) error {
+	err := fault.Explain(t.cq, batch, func(n roce.QPN) *roce.QP {
+		if i := slices.IndexFunc(t.qps, func(q *roce.QP) bool { return q.QPN() == n }); i >= 0 {
+			return t.qps[i]
 		}
-	}
+		return nil
+	})
 	select {
 	case <-t.Exchange.conn.Gone():
 		return fmt.Errorf("%w; the peer's program has ended: see what it said there", err)
@@ -180,25 +185,14 @@ func (t *traffic) failed(c *roce.Completion) error {
 	}
 }
 
-// idle is called after a turn in which there was nothing to do. A device with a goroutine of its own is waited for.
+// idle is called after a turn in which there was nothing to do. Who drives the device himself polls on for a while.
 func (t *traffic) idle() error {
-	if t.manual {
-		return t.spin()
+	if t.manual && !t.idling.Idle() {
+		return nil
 	}
+	t.idling.Reset()
 	if err := t.cq.Wait(t.ctx); err != nil {
 		return t.ended(err)
-	}
-	return nil
-}
-
-// spin looks at the time and the peer now and then.
-func (t *traffic) spin() error {
-	t.idles++
-	if t.idles%1024 == 0 {
-		if t.ctx.Err() != nil {
-			return t.ended(t.ctx.Err())
-		}
-		runtime.Gosched()
 	}
 	return nil
 }

@@ -7,14 +7,15 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/go-roce/roce"
+	"github.com/go-roce/roce/cmd/rocectl/internal/fault"
 	"github.com/go-roce/roce/cmd/rocectl/internal/measure"
 	"github.com/go-roce/roce/cmd/rocectl/internal/oob"
+	"github.com/go-roce/roce/cmd/rocectl/internal/spin"
 )
 
 // patience is how long the peer may take from one message of the exchange to the next.
@@ -62,6 +63,7 @@ type Session struct {
 	mr           *roce.MR
 	recvOff      int // of the receive buffer; the server has one buffer for both
 	mine, theirs Destination
+	manual       bool // this end drives the device
 	done         atomic.Uint64
 }
 
@@ -73,6 +75,8 @@ func (s *Session) Run(ctx context.Context) (*measure.Result, error) {
 	if err := s.makeQueuePair(); err != nil {
 		return nil, err
 	}
+	info := s.Device.Info()
+	s.manual = info.Manual
 	before := measure.ReadCounters(s.Device)
 	if err := s.exchange(ctx); err != nil {
 		return nil, err
@@ -86,7 +90,6 @@ func (s *Session) Run(ctx context.Context) (*measure.Result, error) {
 		return nil, err
 	}
 	s.linger(ctx)
-	info := s.Device.Info()
 	r := &measure.Result{
 		Test: "pingpong-rc", Link: info.Kind, Mode: measure.Mode(info), Size: s.Params.Size, Iterations: s.Params.Iterations, QPs: 1,
 		MTU: s.Params.MTU, Counters: measure.ReadCounters(s.Device).Since(before),
@@ -250,7 +253,7 @@ func (s *Session) play(ctx context.Context) error {
 		out                       = s.mr.Bytes()[:p.Size]
 		in                        = s.mr.Bytes()[s.recvOff:][:p.Size]
 		comps                     [16]roce.Completion
-		spins                     uint
+		idle                      spin.Spin
 		wrs                       = []roce.SendWR{{Opcode: roce.WRSend, Flags: roce.Signaled, SGL: []roce.SGE{s.mr.SGE(0, p.Size)}}}
 	)
 	send := func() error {
@@ -272,16 +275,17 @@ func (s *Session) play(ctx context.Context) error {
 	for completed < p.Iterations || received < p.Iterations {
 		n := s.cq.Poll(comps[:])
 		if n == 0 {
-			if err := s.idle(ctx, &spins); err != nil {
+			if err := s.idle(ctx, &idle); err != nil {
 				return err
 			}
 			continue
 		}
+		idle.Reset()
 		for i := range comps[:n] {
 			c := &comps[i]
 			switch {
 			case c.Status != roce.StatusSuccess:
-				return s.qp.Explain(*c)
+				return fault.Explain(s.cq, comps[i:n], func(roce.QPN) *roce.QP { return s.qp })
 			case !c.Recv:
 				completed++
 				continue
@@ -310,15 +314,13 @@ func (s *Session) play(ctx context.Context) error {
 	return nil
 }
 
-// idle is called when a poll found nothing. Who drives the device himself keeps polling: that is fastest.
-func (s *Session) idle(ctx context.Context, spins *uint) error {
-	var err error
-	if !s.Device.Info().Manual {
-		err = s.cq.Wait(ctx)
-	} else if *spins++; *spins%1024 == 0 {
-		err = ctx.Err()
-		runtime.Gosched()
+// idle is called when a poll found nothing. Who drives the device himself polls on for a while.
+func (s *Session) idle(ctx context.Context, idle *spin.Spin) error {
+	if s.manual && !idle.Idle() {
+		return nil
 	}
+	idle.Reset()
+	err := s.cq.Wait(ctx)
 	if err == nil || ctx.Err() == nil {
 		return err
 	}
@@ -328,27 +330,30 @@ func (s *Session) idle(ctx context.Context, spins *uint) error {
 	return fmt.Errorf("interrupted after %d of %d messages had come", s.done.Load(), s.Params.Iterations)
 }
 
-// watchdog ends a run in which nothing comes any more. The exchange is over and its connection closed, so nothing else
-// tells a server that its client has died.
+// watchdog ends a run in which no packet comes any more. The exchange is over and its connection closed, so nothing
+// else tells a server that its client has died.
 func (s *Session) watchdog(ctx context.Context) (context.Context, context.CancelFunc) {
-	const limit = time.Minute
+	const limit = 10 * time.Second
 	ctx, cancel := context.WithCancelCause(ctx)
 	go func() {
-		tick := time.NewTicker(limit)
+		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
-		for last := s.done.Load(); ; {
+		last, since := uint64(0), time.Now()
+		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
 			}
-			now := s.done.Load()
-			if now == last {
-				cancel(fmt.Errorf("nothing came from %v for %v, after %d of %d messages: has the program there ended, or does a firewall drop UDP port 4791?",
-					s.theirs.GID, limit, now, s.Params.Iterations))
-				return
+			if now := s.Device.Counters().QPs.RxPackets; now != last {
+				last, since = now, time.Now()
 			}
-			last = now
+			if time.Since(since) < limit {
+				continue
+			}
+			cancel(fmt.Errorf("no packet came from %v for %v, after %d of %d messages: has the program there ended, or does a firewall drop UDP port 4791?",
+				s.theirs.GID, limit, s.done.Load(), s.Params.Iterations))
+			return
 		}
 	}()
 	return ctx, func() { cancel(nil) }
