@@ -190,6 +190,16 @@ func TestAnswers_ModifyToErrorForgetsWhatIsOwed(t *testing.T) {
 	s.wantIdle()
 }
 
+// A program that reacts to the event of a refused request by moving to ERR, where the
+// queue pair is already, must not keep the peer from learning why.
+func TestAnswers_ModifyToErrorAgainKeepsTheNAK(t *testing.T) {
+	s := newScript(t, nil)
+	s.arrives(s.rdma(bth.RCReadRequest, 0, s.opt.memory, 8, nil))
+	s.wantEvents(EventAccessErr)
+	s.modify(s.now(), &Attr{Mask: AttrState, State: StateErr})
+	s.wantSent("NAK_62 0")
+}
+
 // Responses and requests of a busy queue pair take turns.
 func TestAnswers_NeitherResponsesNorRequestsStarveTheOther(t *testing.T) {
 	s := newScript(t, func(o *options) { o.mtu = 256 })

@@ -36,7 +36,7 @@ func (q *QP) handleResponse(now clock.Time, p *bth.Packet) bth.Drop {
 		q.ctr.AcksReceived++
 		q.takeCredits(p)
 		if !q.acknowledge(now, p.PSN.Next()) {
-			q.impliedNAK(now)
+			q.impliedNAK()
 		}
 		return bth.DropNone
 	case s.IsRNR():
@@ -129,7 +129,7 @@ func (q *QP) takeCredits(p *bth.Packet) {
 
 // impliedNAK acts on a READ or atomic whose response is missing though something
 // behind it was answered (IBA 9.7.5.2.1).
-func (q *QP) impliedNAK(now clock.Time) {
+func (q *QP) impliedNAK() {
 	r := &q.req
 	if r.recovering || r.rnrWait {
 		return
@@ -149,7 +149,7 @@ func (q *QP) handleReadResponse(now clock.Time, p *bth.Packet) bth.Drop {
 		q.takeCredits(p)
 	}
 	if !q.acknowledge(now, p.PSN) {
-		q.impliedNAK(now)
+		q.impliedNAK()
 		return bth.DropResponse
 	}
 	w := q.sq.at(r.compl)
@@ -187,7 +187,7 @@ func (q *QP) handleAtomicAck(now clock.Time, p *bth.Packet) bth.Drop {
 	}
 	q.takeCredits(p)
 	if !q.acknowledge(now, p.PSN) {
-		q.impliedNAK(now)
+		q.impliedNAK()
 		return bth.DropResponse
 	}
 	w := q.sq.at(r.compl)
@@ -271,7 +271,7 @@ func (q *QP) handleNAK(now clock.Time, p *bth.Packet) bth.Drop {
 		i, _ := q.find(p.PSN)
 		q.fail(i, status)
 	case !whole:
-		q.impliedNAK(now)
+		q.impliedNAK()
 	case r.recovering || r.rnrWait:
 		// Already being resent, or waiting for the receiver to be ready.
 	default:

@@ -40,6 +40,7 @@
 //
 // # Limitations
 //
-// Only RC is implemented. Receives behind a gap are dropped, as every RC peer must
-// expect; path migration, memory windows and shared receive queues do not exist.
+// Only RC is implemented. Requests behind a gap are dropped, as every RC peer must
+// expect; FLUSH and ATOMIC WRITE are refused as invalid requests; path migration,
+// memory windows and shared receive queues do not exist.
 package transport

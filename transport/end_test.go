@@ -26,7 +26,6 @@ type options struct {
 	memory             int // bytes of each end's region
 	access             memreg.Access
 	regionAccess       memreg.Access
-	src, dst           map[string]netip.Addr
 }
 
 const allAccess = memreg.LocalWrite | memreg.RemoteWrite | memreg.RemoteRead | memreg.RemoteAtomic

@@ -288,7 +288,11 @@ func (p *pair) settleAtMost(n int) {
 // A piece of what the fuzz targets do, with every run of the tests.
 func TestFuzz_RandomTapes(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
-	for range 1500 {
+	n := 1500
+	if testing.Short() {
+		n = 150
+	}
+	for range n {
 		b := make([]byte, r.IntN(1500))
 		for i := range b {
 			b[i] = byte(r.Uint32())

@@ -60,7 +60,9 @@ func (q *QP) Modify(now clock.Time, a *Attr) error {
 		q.toReset()
 		return nil
 	case to == StateErr:
-		q.toError()
+		if from != StateErr { // where a NAK may still be owed
+			q.toError()
+		}
 		return nil
 	case from == StateInit && to == StateRTR:
 		q.startResponder()

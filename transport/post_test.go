@@ -153,7 +153,7 @@ func TestPitfall24_OverlappingRequestsOfTwoQueuePairs(t *testing.T) {
 			mu.Unlock()
 			fill(p.a.mem, byte(worker))
 			for i := range uint64(rounds) {
-				off := uint64(8 * ((i + uint64(worker)) % 50))
+				off := 8 * ((i + uint64(worker)) % 50)
 				wr := SendWR{ID: i, Flags: Signaled, RemoteAddr: region.Addr() + off + 64, RKey: region.Key()}
 				switch i % 4 {
 				case 0, 1:

@@ -298,6 +298,22 @@ func TestPitfall11_DuplicateAtomicReplaysTheSavedValue(t *testing.T) {
 	s.wantState(StateRTS)
 }
 
+// Nor is the key that a SEND invalidates invalidated twice, which would be a fault.
+func TestPitfall11_DuplicateSendWithInvalidateIsAcknowledged(t *testing.T) {
+	s := newScript(t, func(o *options) { o.regionAccess |= memreg.RemoteInvalidate })
+	if err := s.qp.PostRecv(&RecvWR{ID: 1}); err != nil {
+		t.Fatal(err)
+	}
+	p := s.packet(bth.RCSendOnlyInvalidate, 0, nil)
+	p.Inv = uint32(s.region.Key())
+	s.arrives(p)
+	s.wantSent("ACK 0")
+	s.arrives(p)
+	s.wantSent("ACK 0")
+	s.wantDone("1 SUCCESS")
+	s.wantState(StateRTS)
+}
+
 func TestPitfall11_DuplicateOfWhatIsNotSpokenIsDropped(t *testing.T) {
 	s := newScript(t, nil)
 	s.arrives(s.packet(bth.RCFlush, -1, nil), s.packet(bth.RCAtomicWrite, -1, data(8, 0)))

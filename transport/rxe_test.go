@@ -80,17 +80,17 @@ func (m *rxeManners) response(p *bth.Packet) {
 func TestRxe_EveryLossAgainstItsResponder(t *testing.T) {
 	for _, x := range exchanges() {
 		for _, ahead := range []bool{false, true} {
-			make := func() *pair {
+			build := func() *pair {
 				p := smallPair(t)
 				p.b.likeRxe(ahead)
 				return p
 			}
-			clean := make()
+			clean := build()
 			x.run(t, clean)
 			packets := len(clean.a.sent) + len(clean.b.sent)
 			for name, f := range map[string]fate{"lost": lost, "twice": twice, "late": late} {
 				for k := range packets {
-					p := make()
+					p := build()
 					p.latency = 10e3
 					p.tamper = nth(f, k)
 					if x.run(t, p); t.Failed() {

@@ -141,8 +141,8 @@ func TestPitfall27_EarlyRetransmissionsOfThePeerDoNoHarm(t *testing.T) {
 	s := newScript(t, nil)
 	s.recv(1, 0, 10)
 	s.arrives(s.packet(bth.RCSendOnly, 0, nil))
-	for _, ms := range []time.Duration{2, 4, 8, 16} {
-		s.clk.Advance(ms * time.Millisecond)
+	for _, after := range []time.Duration{2e6, 4e6, 8e6, 16e6} {
+		s.clk.Advance(after)
 		s.arrives(s.packet(bth.RCSendOnly, 0, nil))
 		s.wantSent("ACK 0")
 	}
