@@ -264,6 +264,40 @@ func TestLoop_RestsWhenNothingIsLeft(t *testing.T) {
 	}
 }
 
+// Before it sleeps the loop looks once more for what came in since its turn, and whoever
+// comes later finds it asleep and wakes it, once.
+func TestLoop_SleepsThroughNothing(t *testing.T) {
+	w := newWire(t, wireOptions{})
+	l, q := w.a.loop, w.a.queue
+	for what, come := range map[string]func(){
+		"a post":             func() { w.a.send(t, w.a.qp, w.a.write(w.b, 0, 0, 8)) },
+		"a control function": func() { l.controls.push(&control{f: func(clock.Time) {}, done: make(chan struct{})}); l.wake() },
+		"the end":            func() { l.closed.Store(true) },
+	} {
+		w.settle(t)
+		q.waits, q.wakes = 0, 0
+		come()
+		if l.sleep(clock.Never); q.waits != 0 {
+			t.Errorf("it slept although %s had come", what)
+		}
+		l.closed.Store(false)
+	}
+	w.settle(t)
+	q.waits, q.wakes = 0, 0
+	q.onWait = func() {
+		w.a.send(t, w.a.qp, w.a.write(w.b, 0, 0, 8))
+		w.a.send(t, w.a.qp, w.a.write(w.b, 0, 0, 8))
+	}
+	if l.sleep(clock.Never); q.waits != 1 || q.wakes != 1 {
+		t.Errorf("%d sleeps, %d wake-ups for two posts to a sleeper", q.waits, q.wakes)
+	}
+	q.onWait = nil
+	w.settle(t)
+	if w.a.send(t, w.a.qp, w.a.write(w.b, 0, 0, 8)); q.wakes != 1 {
+		t.Error("it was woken while awake")
+	}
+}
+
 // A super-frame is cut, each packet verified with the header it had by itself: over IPv4 the sender
 // may have counted the identification up, or not.
 func TestLoop_CutsSuperFrames(t *testing.T) {

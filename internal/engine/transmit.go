@@ -24,9 +24,6 @@ type transmitter struct {
 	frames                  [txBatch]link.Frame
 	outs                    [txBatch]transport.Out // the packet in each; its Payload may be the frame's Gather
 	submitted, used, leased int
-	// short: the last Alloc gave less than asked. The link may end every Wait until it
-	// is asked again and has enough.
-	short bool
 	// kick: something was submitted and not yet flushed.
 	kick bool
 	// arena has room for a whole packet for each frame, for gather links whose own buffers are short.
@@ -72,20 +69,10 @@ func (l *Loop) slot() (int, bool) {
 	t := &l.tx
 	if t.used == t.leased {
 		l.submit()
-		l.lease()
+		t.submitted, t.used = 0, 0
+		t.leased = l.queue.Alloc(t.frames[:])
 	}
 	return t.used, t.used < t.leased
-}
-
-// lease asks the link for as many empty frames as the batch has room for. It must not
-// be called while frames wait to be submitted.
-func (l *Loop) lease() {
-	t := &l.tx
-	if t.used == t.leased {
-		t.submitted, t.used, t.leased = 0, 0, 0
-	}
-	t.leased += l.queue.Alloc(t.frames[t.leased:])
-	t.short = t.leased < len(t.frames)
 }
 
 // submit gives the filled frames to the link. What they acknowledge has been delivered: publish first.
@@ -110,9 +97,6 @@ func (l *Loop) flush() {
 		t.kick = false
 		// What cannot be sent the link counts.
 		_ = l.queue.Flush()
-	}
-	if t.short {
-		l.lease()
 	}
 }
 

@@ -28,6 +28,8 @@ type wireQueue struct {
 	keep     bool
 	lose     func(frame []byte) bool
 	onSubmit func()
+	onWait   func()
+	waits    int
 	wakes    int
 	released []string // notes of dropped frames
 	failure  error
@@ -99,8 +101,15 @@ func (q *wireQueue) take() []byte {
 	return make([]byte, 0, wireFrame)
 }
 
+func (q *wireQueue) Wait(clock.Time) error {
+	q.waits++
+	if q.onWait != nil {
+		q.onWait()
+	}
+	return nil
+}
+
 func (q *wireQueue) Flush() error           { return nil }
-func (q *wireQueue) Wait(clock.Time) error  { return nil }
 func (q *wireQueue) Wake()                  { q.wakes++ }
 func (q *wireQueue) Stats() link.Stats      { return link.Stats{} }
 func (q *wireQueue) Close() error           { return nil }
