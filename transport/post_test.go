@@ -2,190 +2,133 @@ package transport
 
 import (
 	"errors"
-	"runtime"
-	"sync"
+	"fmt"
 	"testing"
-
-	"github.com/go-roce/roce/memreg"
 )
 
-// One goroutine posts sends and one receives while another drives both ends: the
-// queues are rings with one producer and one consumer. Run with -race.
-func TestPost_BesideTheDriver(t *testing.T) {
-	const (
-		n     = 6000
-		taken = n / 3 * 2 // every third is a READ
-	)
-	p := newPair(t, func(o *options) { o.depth, o.inline = 16, 64 })
-	var posters sync.WaitGroup
-	post := func(count int, queue func() error) {
-		posters.Go(func() {
-			for posted := 0; posted < count; {
-				switch err := queue(); {
-				case err == nil:
-					posted++
-				case errors.Is(err, ErrQueueFull):
-					runtime.Gosched()
-				default:
-					t.Error(err)
-					return
+func TestPitfall35_MoreWorkRequestsThanTheQueueHolds(t *testing.T) {
+	for _, depth := range []int{1, 3, 4, 64} { // not only powers of two
+		p := newPair(t, func(o *options) { o.depth = depth })
+		next := uint64(0)
+		for round := range 5 {
+			posted := 0
+			for {
+				wr := p.a.write(next, 100, p.b, 0)
+				err := p.a.qp.PostSend(&wr)
+				if errors.Is(err, ErrQueueFull) {
+					break
 				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				next++
+				posted++
 			}
-		})
-	}
-	sends, receives := uint64(0), uint64(0)
-	inline := make([]byte, 32)
-	addr, key := p.b.va(0x8000), p.b.region.Key()
-	lists := [2][]SGE{p.a.sge(0, 2000), p.a.sge(0x8000, 100)}
-	post(n, func() error {
-		wr := SendWR{ID: sends, Flags: Signaled}
-		switch sends % 3 {
-		case 0:
-			wr.Opcode, wr.SGL = WRSend, lists[0]
-		case 1:
-			wr.Opcode, wr.Flags, wr.Inline = WRSend, Signaled|Inline, inline
-		case 2:
-			wr.Opcode, wr.SGL, wr.RemoteAddr, wr.RKey = WRRead, lists[1], addr, key
+			if posted != depth {
+				t.Fatalf("depth %d, round %d: the queue took %d", depth, round, posted)
+			}
+			p.settle()
 		}
-		err := p.a.qp.PostSend(&wr)
-		if err == nil {
-			sends++
+		for i, c := range p.a.done {
+			if c.ID != uint64(i) || c.Status != StatusSuccess {
+				t.Fatalf("depth %d: completion %d is %d %v", depth, i, c.ID, c.Status)
+			}
 		}
-		return err
-	})
-	where := p.b.sge(0x10000, 2000)
-	post(taken, func() error {
-		err := p.b.qp.PostRecv(&RecvWR{ID: receives, SGL: where})
-		if err == nil {
-			receives++
+		if uint64(len(p.a.done)) != next {
+			t.Fatalf("depth %d: %d completions for %d work requests", depth, len(p.a.done), next)
 		}
-		return err
-	})
-	for len(p.a.done) < n && !t.Failed() {
-		p.advance(640e3)
-		if len(p.a.sent) > 1000 {
-			p.a.sent, p.b.sent = nil, nil
+		for i := range depth {
+			p.a.recv(uint64(i), 0, 1)
 		}
-		runtime.Gosched()
-	}
-	posters.Wait()
-	for i, c := range p.a.done {
-		if c.ID != uint64(i) || c.Status != StatusSuccess {
-			t.Fatalf("completion %d is of %d, %v", i, c.ID, c.Status)
-		}
-	}
-	for i, c := range p.b.done {
-		if c.ID != uint64(i) || c.Status != StatusSuccess {
-			t.Fatalf("receive %d is of %d, %v", i, c.ID, c.Status)
+		if err := p.a.qp.PostRecv(&RecvWR{}); !errors.Is(err, ErrQueueFull) {
+			t.Fatalf("depth %d: one receive too many gives %v", depth, err)
 		}
 	}
 }
 
-// Work requests posted while the queue pair fails are flushed, each once.
-func TestPost_BesideAFailure(t *testing.T) {
-	for range 50 {
-		p := newPair(t, func(o *options) { o.depth = 1024 })
-		var poster sync.WaitGroup
-		began := make(chan struct{})
-		poster.Go(func() {
-			close(began)
-			for i := range uint64(500) {
-				wr := SendWR{ID: i, Opcode: WRWrite, Flags: Signaled}
-				if i == 20 {
-					wr.SGL, wr.RemoteAddr = p.a.sge(0, 8), 1 // refused by the peer
-				}
-				if err := p.a.qp.PostSend(&wr); err != nil {
-					t.Error(err)
-				}
-				if err := p.a.qp.PostRecv(&RecvWR{ID: i}); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-		<-began
-		for p.a.qp.State() != StateErr {
-			p.run()
+func TestPitfall37_WhatCannotBeSentIsRefusedWhenPostedWithAReason(t *testing.T) {
+	s := newScript(t, func(o *options) { o.sge, o.inline = 2, 16 })
+	readable := s.read(0, 0, 8, s.far, 0)
+	for _, tc := range []struct {
+		name   string
+		change func(*SendWR)
+		want   string
+	}{
+		{"opcode", func(wr *SendWR) { wr.Opcode = 7 }, "QP 0x000011 refused a send work request: an RC queue pair does not know this opcode"},
+		{"inline READ", func(wr *SendWR) { wr.Flags |= Inline }, "QP 0x000011 refused a send work request: a READ or atomic has no data to send inline"},
+		{"inline and list", func(wr *SendWR) { wr.Opcode = WRSend; wr.Flags |= Inline }, "QP 0x000011 refused a send work request: inline data and a gather list exclude each other"},
+		{"inline too long", func(wr *SendWR) { *wr = SendWR{Opcode: WRSend, Flags: Inline, Inline: make([]byte, 17)} }, "QP 0x000011 refused a send work request: its inline data is longer than the queue pair's MaxInline"},
+		{"list too long", func(wr *SendWR) { wr.SGL = make([]SGE, 3) }, "QP 0x000011 refused a send work request: its gather list has more elements than the queue pair's SendSGE"},
+		{"message too long", func(wr *SendWR) { wr.SGL = []SGE{{Length: 1 << 31}, {Length: 1}} }, "QP 0x000011 refused a send work request: a message is at most 2 GiB long"},
+		{"atomic of 4 bytes", func(wr *SendWR) { wr.Opcode = WRFetchAdd; wr.SGL = s.sge(0, 4) }, "QP 0x000011 refused a send work request: an atomic needs exactly 8 bytes for the original value"},
+	} {
+		wr := readable
+		tc.change(&wr)
+		err := s.qp.PostSend(&wr)
+		var pe *PostError
+		if !errors.As(err, &pe) || err.Error() != tc.want {
+			t.Errorf("%s: %v\nwant %s", tc.name, err, tc.want)
 		}
-		poster.Wait()
-		p.run()
-		var next [2]uint64
-		for _, c := range p.a.done {
-			q := 0
-			if c.Recv {
-				q = 1
-			}
-			want := StatusWRFlushErr
-			if !c.Recv && c.ID < 20 {
-				want = StatusSuccess
-			} else if !c.Recv && c.ID == 20 {
-				want = StatusRemAccessErr
-			}
-			if c.ID != next[q] || c.Status != want {
-				t.Fatalf("completion of %d (receive %v) is %v, want %d, %v", c.ID, c.Recv, c.Status, next[q], want)
-			}
-			next[q]++
-		}
-		if next != [2]uint64{500, 500} {
-			t.Fatalf("%v completions, want 500 of each", next)
-		}
+	}
+	s.wantIdle()
+
+	s = newScript(t, func(o *options) { o.rdAtomic = 0 })
+	wr := s.read(0, 0, 8, s.far, 0)
+	if err := s.qp.PostSend(&wr); err == nil || err.Error() != "QP 0x000011 refused a send work request: its MAX_QP_RD_ATOMIC is 0, so a READ or atomic could never be sent" {
+		t.Errorf("a READ without MAX_QP_RD_ATOMIC: %v", err)
+	}
+	s = newScript(t, func(o *options) { o.depth = 0 })
+	if err := s.qp.PostSend(&SendWR{Opcode: WRSend}); err == nil || err.Error() != "QP 0x000011 refused a send work request: it was made without a send queue" {
+		t.Errorf("no send queue: %v", err)
+	}
+	if err := s.qp.PostRecv(&RecvWR{}); err == nil || err.Error() != "QP 0x000011 refused a receive work request: it was made without a receive queue" {
+		t.Errorf("no receive queue: %v", err)
+	}
+	s = newScript(t, nil)
+	if err := s.qp.PostRecv(&RecvWR{SGL: make([]SGE, 5)}); err == nil || err.Error() != "QP 0x000011 refused a receive work request: its scatter list has more elements than the queue pair's RecvSGE" {
+		t.Errorf("scatter list: %v", err)
 	}
 }
 
-// Two queue pairs, each driven by a goroutine of its own, work on the same memory of a
-// third party: overlapping WRITEs, READs of memory being written, atomics. Bytes may
-// mix, nothing else may go wrong, and no atomic is lost. Run with -race.
-func TestPitfall24_OverlappingRequestsOfTwoQueuePairs(t *testing.T) {
-	var mu sync.Mutex // Register only
-	shared := make([]byte, 8192)
-	table := memreg.NewTable(func() uint32 { return 0xC0FFEE })
-	region, err := table.Register(1, shared, memreg.Options{Access: allAccess})
-	if err != nil {
-		t.Fatal(err)
-	}
-	const rounds = 200
-	var both sync.WaitGroup
-	for worker := range 2 {
-		both.Go(func() {
-			mu.Lock()
-			p := newPair(t, func(o *options) { o.memory = 1 << 16 })
-			// b answers from the shared table; nothing is posted on it.
-			p.b.qp.cfg.Table = table
-			mu.Unlock()
-			fill(p.a.mem, byte(worker))
-			for i := range uint64(rounds) {
-				off := 8 * ((i + uint64(worker)) % 50)
-				wr := SendWR{ID: i, Flags: Signaled, RemoteAddr: region.Addr() + off + 64, RKey: region.Key()}
-				switch i % 4 {
-				case 0, 1:
-					wr.Opcode, wr.SGL = WRWrite, p.a.sge(0, 5000)
-				case 2:
-					wr.Opcode, wr.SGL = WRRead, p.a.sge(8192, 6000)
-				case 3:
-					wr.Opcode, wr.SGL, wr.RemoteAddr, wr.CompareAdd = WRFetchAdd, p.a.sge(0x8000, 8), region.Addr(), 1
-				}
-				p.a.send(wr)
-				p.settle()
-			}
-			for _, c := range p.a.done {
-				if c.Status != StatusSuccess {
-					t.Errorf("worker %d: %d ends with %v", worker, c.ID, c.Status)
-				}
-			}
-		})
-	}
-	both.Wait()
-	if got := region.LoadUint64(0); got != 2*rounds/4 {
-		t.Errorf("%d of %d atomics count", got, 2*rounds/4)
-	}
+func TestPost_SignalAllSignalsEverything(t *testing.T) {
+	s := newScript(t, func(o *options) { o.signalAll = true })
+	wr := s.sendWR(1, 1)
+	wr.Flags = 0
+	s.send(wr)
+	s.transmit()
+	s.arrives(s.ack(0))
+	s.wantDone("1 SUCCESS")
 }
 
-// What is sent of a READ response is copied before its ICRC is computed.
-func TestPitfall24_ReadResponsesAreMarkedForCopying(t *testing.T) {
-	p := newPair(t, nil)
-	p.a.send(p.a.read(1, 0, 3000, p.b, 0))
-	p.a.send(p.a.write(2, 3000, p.b, 0))
-	p.settle() // pollPacket checks Out.Copy of every packet
-	if len(p.b.sent) != 4 {
-		t.Fatalf("%d responses, want 4", len(p.b.sent))
+func TestPost_UnsignaledSendsFreeTheirSlotsSilently(t *testing.T) {
+	s := newScript(t, func(o *options) { o.depth = 4 })
+	quiet := s.sendWR(0, 1)
+	quiet.Flags = 0
+	for psn := 0; psn < 12; psn += 3 {
+		s.send(quiet)
+		s.send(quiet)
+		s.send(s.sendWR(uint64(psn), 1))
+		s.transmit()
+		s.arrives(s.ack(psn + 2))
+		s.pollDone()
+		if len(s.done) != 1 || s.done[0].Retired != 3 {
+			t.Fatalf("completions %+v, want one that retires three slots", s.done)
+		}
+		s.wantDone(fmt.Sprintf("%d SUCCESS", psn))
+	}
+	for range 4 {
+		s.send(quiet)
+	}
+	s.transmit()
+	s.arrives(s.ack(15))
+	s.wantDone()
+	if n := s.qp.TakeSilent(); n != 4 {
+		t.Fatalf("%d silent slots, want 4", n)
+	}
+	if n := s.qp.TakeSilent(); n != 0 {
+		t.Fatalf("%d silent slots the second time, want none", n)
+	}
+	for range 4 {
+		s.send(quiet) // they are free
 	}
 }
