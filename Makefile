@@ -22,6 +22,10 @@ BENCH ?= .
 # wants the machine to itself.
 packages = packages="$(PKG)"; [[ -n $$packages ]] || packages=$$(go list ./... | grep -v '/test/netns$$')
 
+# Two ends that move data in real time need both cores of a small machine, so
+# packages are built side by side and tested one after the other.
+one_at_a_time = go run ./script/gotest -p 1
+
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,11 +66,11 @@ lint: ## golangci-lint (built from source the first time) and shellcheck
 
 .PHONY: unit
 unit: ## go test; PKG=./bth/... for a part
-	@$(packages); go run ./script/gotest $$packages
+	@$(packages); $(one_at_a_time) $$packages
 
 .PHONY: race
 race: ## go test -race
-	@$(packages); go run ./script/gotest -race $$packages
+	@$(packages); go build -race $$packages; $(one_at_a_time) -race $$packages
 
 .PHONY: netns
 netns: ## tests over veth pairs in network namespaces, also with -race; root
