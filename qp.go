@@ -86,7 +86,7 @@ func (q *QP) PostRecv(wrs ...RecvWR) (n int, err error) {
 }
 
 func (q *QP) postError(op string, err error) error {
-	if err == nil || err == ErrQueueFull {
+	if err == nil || errors.Is(err, ErrQueueFull) {
 		return err
 	}
 	return q.opError(op, err)

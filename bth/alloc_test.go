@@ -28,8 +28,8 @@ func TestNoAllocation(t *testing.T) {
 		}
 		room := make([]byte, 0, bth.MaxHeaderLen)
 		for name, f := range map[string]func(){
-			"Envelope.Decode": func() { e.Decode(frame) },
-			"Packet.Decode":   func() { p.Decode(&e, e.IB) },
+			"Envelope.Decode": func() { _ = e.Decode(frame) },
+			"Packet.Decode":   func() { _ = p.Decode(&e, e.IB) },
 			"DecodeFrame": func() {
 				if p.DecodeFrame(c, frame) != bth.DropNone {
 					drops++
@@ -42,14 +42,14 @@ func TestNoAllocation(t *testing.T) {
 			},
 			"Verify": func() { c.Verify(&e, e.IB, 0) },
 			"Verify in a super-frame": func() {
-				e.Decode(super)
+				_ = e.Decode(super)
 				for i := range 4 {
 					if !c.Verify(&e, e.IB[i*segment:(i+1)*segment], i) {
 						drops++
 					}
 				}
 			},
-			"Explain":   func() { c.Explain(&e, e.IB) },
+			"Explain":   func() { _ = c.Explain(&e, e.IB) },
 			"AppendTo":  func() { h.AppendTo(room) },
 			"Encap.Put": func() { encap.Put(frame, len(frame)-encap.Len(), 1) },
 			"Start, UpdateICRC, PutICRC": func() {

@@ -159,7 +159,7 @@ func TestEnvelope_Truncated(t *testing.T) {
 				payload, h.Pad = payloadOf(7)
 			}
 			frame := buildFrame(&c, encap, &h, payload, 1)
-			for n := range len(frame) {
+			for n := range frame {
 				if d := p.DecodeFrame(&c, frame[:n:n]); d == bth.DropNone {
 					t.Fatalf("%v over %s: taken with %d of %d bytes", o, kind, n, len(frame))
 				}

@@ -134,9 +134,9 @@ const (
 )
 
 const (
-	// Starts: the packet begins a message.
+	// Starts has the flags of packets that begin a message.
 	Starts = First | Only
-	// Ends: the packet completes a message.
+	// Ends has the flags of packets that complete a message.
 	Ends = Last | Only
 )
 

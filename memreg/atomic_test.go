@@ -54,7 +54,7 @@ func TestAtomics_NeedEightAlignedBytes(t *testing.T) {
 		"at the top":    {Access: everything, Addr: math.MaxUint64 - 23},
 	} {
 		r := register(t, tb, words(24), o)
-		for d := uint64(0); d <= 24; d++ {
+		for d := range uint64(24 + 1) {
 			want := FaultNone
 			if d%8 != 0 {
 				want = FaultAlign
