@@ -58,11 +58,11 @@ func mainWithin(args []string, stdout io.Writer) (status int, err error) {
 	within := flags.Duration("within", time.Hour, "start no cell after this time; the rest counts as failed")
 	flags.StringVar(&m.bin, "bin", ".", "directory of rocectl, verbs-ours and verbs-rxe")
 	flags.StringVar(&m.out, "out", "out", "directory for results.tsv and the artefacts of failed cells")
-	flags.DurationVar(&m.limit, "limit", 40*time.Second, "time limit of one cell")
+	flags.DurationVar(&m.limit, "limit", time.Minute, "time limit of one cell")
 	flags.BoolVar(&m.baseline, "baseline", false, "rxe at both ends, original programs only; changes the routing rules of the machine")
 	flags.BoolVar(&m.keep, "keep", false, "keep outputs and packets of passed cells too")
 	if err := flags.Parse(args); err != nil {
-		return usage, nil // flag has said why
+		return usage, nil //nolint:nilerr // flag has said why
 	}
 	if *generate != "" {
 		var b bytes.Buffer

@@ -9,7 +9,7 @@ import (
 // An emulated machine on a busy host stands still now and then, whole or one processor of it, for longer than an ACK
 // timeout. Timers that run out meanwhile are right to, and the retransmission says nothing about the program.
 const (
-	stallTick  = 2 * time.Millisecond
+	stallTick  = 5 * time.Millisecond
 	stallLimit = 20 * time.Millisecond // below the ACK timeout of 67 ms, above what scheduling takes on a busy guest
 )
 
