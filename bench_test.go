@@ -23,6 +23,7 @@ func BenchmarkBandwidth(b *testing.B) {
 				var got [depth]roce.Completion
 				b.SetBytes(int64(size))
 				b.ReportAllocs()
+				b.ResetTimer()
 				for posted, done, received := 0, 0, 0; done < b.N; {
 					for ; posted < b.N && posted-done < depth && posted-received < depth; posted++ {
 						if op.op == roce.WRSend {
@@ -76,6 +77,7 @@ func BenchmarkLatency(b *testing.B) {
 func pingPong(b *testing.B, x, y *exercise.End, next func(e *exercise.End, got []roce.Completion)) {
 	var got [1]roce.Completion
 	b.ReportAllocs()
+	b.ResetTimer()
 	for range b.N {
 		for _, way := range [2][2]*exercise.End{{x, y}, {y, x}} {
 			from, to := way[0], way[1]

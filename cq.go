@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/go-roce/roce/internal/engine"
 )
@@ -46,8 +47,14 @@ func (c *CQ) Depth() int { return c.cq.Depth() }
 func (c *CQ) Poll(dst []Completion) int {
 	if c.dev.cfg.Manual {
 		c.dev.loops[0].Progress()
+		return c.cq.Poll(dst)
 	}
-	return c.cq.Poll(dst)
+	n := c.cq.Poll(dst)
+	if n == 0 {
+		// A program that polls in a circle must not keep the loop it waits for from running.
+		runtime.Gosched()
+	}
+	return n
 }
 
 // Wait blocks until there is a completion to poll. Its error is that of ctx, or

@@ -100,18 +100,16 @@ func openLink(l link.Link, impaired *link.Impaired, cfg *Config) (*Device, error
 	share.Count /= uint32(len(queues))
 	for i, q := range queues {
 		d.loops = append(d.loops, engine.New(engine.Config{
-			Queue:  q,
-			Caps:   l.Caps(),
-			Clock:  d.cfg.clock(),
-			Index:  i,
-			QPNs:   link.QPNRange{First: share.First + uint32(i)*share.Count, Count: share.Count},
-			Random: random32,
-			Addrs:  l.Addrs(),
-			Spin:   d.cfg.spin(),
-			// Memory links wake each other by channels, which take a detour over a thread of one's own.
-			LockThread: l.Info().Kind != "mem",
-			OnEvent:    d.qpEvent,
-			OnFailure:  func(err error) { go d.linkFailed(err) },
+			Queue:     q,
+			Caps:      l.Caps(),
+			Clock:     d.cfg.clock(),
+			Index:     i,
+			QPNs:      link.QPNRange{First: share.First + uint32(i)*share.Count, Count: share.Count},
+			Random:    random32,
+			Addrs:     l.Addrs(),
+			Spin:      d.cfg.spin(),
+			OnEvent:   d.qpEvent,
+			OnFailure: func(err error) { go d.linkFailed(err) },
 		}))
 	}
 	ctx, stop := context.WithCancel(context.Background())

@@ -27,8 +27,6 @@ type Config struct {
 	Addrs []netip.Addr
 	// Spin is how long Run and Wait go on stepping after the last work, before they sleep.
 	Spin time.Duration
-	// LockThread gives Run a thread of its own, for a link that sleeps in system calls.
-	LockThread bool
 	// OnEvent, if not nil, is told of every asynchronous event of a queue pair, and OnFailure
 	// once why the link ended by itself, after which Close is due. They are called by who
 	// drives and must not wait.

@@ -22,6 +22,7 @@ func BenchmarkDevice_Bandwidth(b *testing.B) {
 			var got [depth]roce.Completion
 			b.SetBytes(size)
 			b.ReportAllocs()
+			b.ResetTimer()
 			for posted, done := 0, 0; done < b.N; {
 				for ; posted < b.N && posted-done < depth; posted++ {
 					if _, err := x.QP.PostSend(wr); err != nil {
@@ -53,6 +54,8 @@ func BenchmarkDevice_Latency(b *testing.B) {
 	}{{"manual", true}, {"background", false}} {
 		b.Run(bc.name, func(b *testing.B) {
 			x, y := newLab(b, 9000).pair("eth0", exercise.Options{Device: roce.Config{Manual: bc.manual}})
+			b.ReportAllocs()
+			b.ResetTimer()
 			echo := make(chan struct{})
 			go func() {
 				defer close(echo)
@@ -60,7 +63,6 @@ func BenchmarkDevice_Latency(b *testing.B) {
 					pong(b, y, true)
 				}
 			}()
-			b.ReportAllocs()
 			for range b.N {
 				pong(b, x, false)
 			}
