@@ -1,4 +1,4 @@
-// Package fault finds the completion that says why a queue pair failed.
+// Package fault notices what goes wrong in a run, and finds the completion that says why a queue pair failed.
 package fault
 
 import (

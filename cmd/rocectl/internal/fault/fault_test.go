@@ -1,9 +1,11 @@
 package fault
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-roce/roce"
 	"github.com/go-roce/roce/link"
@@ -68,4 +70,26 @@ func TestExplain_TheCauseIsFoundAmongTheFlushed(t *testing.T) {
 	if err := Explain(cq, stranger, func(roce.QPN) *roce.QP { return nil }); err == nil || !strings.Contains(err.Error(), "REM_ACCESS_ERR") {
 		t.Errorf("%v", err)
 	}
+}
+
+func TestOnSilence_IsCalledOnceOrNotAtAll(t *testing.T) {
+	a, _ := link.NewMemPair(link.MemOptions{})
+	dev, err := roce.OpenLink(t.Context(), a, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer dev.Close()
+	calls := 0
+	start := time.Now()
+	OnSilence(t.Context(), dev, 40*time.Millisecond, func(notReady bool) {
+		if calls++; notReady {
+			t.Error("RNR NAKs from nobody")
+		}
+	})
+	if took := time.Since(start); calls != 1 || took < 40*time.Millisecond {
+		t.Errorf("%d calls after %v", calls, took)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	OnSilence(ctx, dev, 40*time.Millisecond, func(bool) { t.Error("called though the run is over") })
 }

@@ -16,6 +16,9 @@ import (
 // grace is how long a run may go on after the peer hung up: its last messages can be here without having been looked at.
 const grace = time.Second
 
+// silence is how long no packet may come while the test runs, or only such as ask to wait.
+const silence = 30 * time.Second
+
 // batch is how many work requests are posted, and completions polled, at a time.
 const batch = 64
 
@@ -62,6 +65,13 @@ func newTraffic(ctx context.Context, s *Session, size int) *traffic {
 		case <-ctx.Done():
 		}
 	}()
+	go fault.OnSilence(ctx, s.Device, silence, func(notReady bool) {
+		what := "no packet came"
+		if notReady {
+			what = "nothing but RNR NAKs came, since no receive is posted there,"
+		}
+		cancel(fmt.Errorf("%s from %v for %v: has the program there got all it waits for? Give both ends the same options", what, s.theirs[0].GID, silence))
+	})
 	return &traffic{Session: s, size: size, manual: s.Device.Info().Manual, idling: spin.Spin{Limit: s.spinFor}, whole: ctx, ctx: ctx, cancel: cancel}
 }
 

@@ -335,26 +335,9 @@ func (s *Session) idle(ctx context.Context, idle *spin.Spin) error {
 func (s *Session) watchdog(ctx context.Context) (context.Context, context.CancelFunc) {
 	const limit = 10 * time.Second
 	ctx, cancel := context.WithCancelCause(ctx)
-	go func() {
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		last, since := uint64(0), time.Now()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-tick.C:
-			}
-			if now := s.Device.Counters().QPs.RxPackets; now != last {
-				last, since = now, time.Now()
-			}
-			if time.Since(since) < limit {
-				continue
-			}
-			cancel(fmt.Errorf("no packet came from %v for %v, after %d of %d messages: has the program there ended, or does a firewall drop UDP port 4791?",
-				s.theirs.GID, limit, s.done.Load(), s.Params.Iterations))
-			return
-		}
-	}()
+	go fault.OnSilence(ctx, s.Device, limit, func(bool) {
+		cancel(fmt.Errorf("no packet came from %v for %v, after %d of %d messages: has the program there ended, or does a firewall drop UDP port 4791?",
+			s.theirs.GID, limit, s.done.Load(), s.Params.Iterations))
+	})
 	return ctx, func() { cancel(nil) }
 }

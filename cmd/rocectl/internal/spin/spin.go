@@ -9,15 +9,16 @@ import (
 	"time"
 )
 
-// defaultLimit is how long to poll: more than the round trip of a network that anybody measures by polling.
-const defaultLimit = 100 * time.Microsecond
+// defaultLimit is how long to poll: longer than it takes to wake a peer that sleeps, or else two ends that have once
+// begun to sleep would go on waking each other for ever.
+const defaultLimit = time.Millisecond
 
 // stride is how many polls go between two looks at the clock.
 const stride = 32
 
 // Spin counts polls that found nothing. The zero value is ready.
 type Spin struct {
-	// Limit is how long to poll; 0 means 100 us.
+	// Limit is how long to poll; 0 means 1 ms.
 	Limit time.Duration
 
 	polls uint
