@@ -18,7 +18,8 @@ type Config struct {
 	// mem. OpenLink ignores it.
 	Link string
 	// Manual makes CQ.Poll, CQ.Wait and Device.Progress drive the device, instead of
-	// a goroutine for each queue of the link.
+	// a goroutine for each queue of the link. What is posted leaves with the next of
+	// them, and peers are answered only by them.
 	Manual bool
 	// Spin is how long a device's goroutine keeps polling after it last had
 	// something to do, before it sleeps. 0 means 50 us, or none where the program has

@@ -3,12 +3,14 @@
 package netns
 
 import (
+	"context"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/go-roce/roce"
 	"github.com/go-roce/roce/link"
@@ -91,5 +93,29 @@ func TestDevice_SurvivesABadLink(t *testing.T) {
 	exercise.Operations(t, b, a, 1024)
 	if c := a.Dev.Counters(); c.Impaired.Lost == 0 || c.QPs.Retransmits == 0 {
 		t.Errorf("the link was not bad: %+v", c)
+	}
+}
+
+// Pitfall 42 on a real interface: open and connected devices use no CPU when there is nothing to do.
+func TestDevice_UsesNoCPUWhenIdle(t *testing.T) {
+	a, b := newLab(t, 1500).pair("eth0", quiet())
+	a.Send(t, write(a, b, 5000))
+	a.Succeed(t)
+	waiting, stop := context.WithCancel(t.Context())
+	defer stop()
+	go func() { _ = b.CQ.Wait(waiting) }()
+	time.Sleep(300 * time.Millisecond) // the ACK timer, 201 ms, is lazy: it comes once in vain
+	used := func() time.Duration {
+		var u unix.Rusage
+		if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
+			t.Fatal(err)
+		}
+		return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	}
+	const pause = time.Second
+	before := used()
+	time.Sleep(pause)
+	if d := used() - before; d > pause/50 {
+		t.Errorf("in %v of idleness the process used %v of CPU", pause, d)
 	}
 }
