@@ -19,6 +19,7 @@ import (
 	"github.com/gopacket/gopacket/pcapgo"
 
 	"github.com/go-roce/roce"
+	"github.com/go-roce/roce/bth"
 	"github.com/go-roce/roce/cmd/rocectl/internal/measure"
 	"github.com/go-roce/roce/cmd/rocectl/internal/oob"
 	"github.com/go-roce/roce/link"
@@ -123,6 +124,12 @@ type outcome struct {
 
 func runBoth(t *testing.T, client, server Params, manual bool) (c, s outcome) {
 	t.Helper()
+	return runImpaired(t, client, server, manual, link.Impairment{})
+}
+
+// runImpaired is runBoth with something done to what the server sends.
+func runImpaired(t *testing.T, client, server Params, manual bool, im link.Impairment) (c, s outcome) {
+	t.Helper()
 	a, b := net.Pipe()
 	la, lb := link.NewMemPair(link.MemOptions{})
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -134,8 +141,9 @@ func runBoth(t *testing.T, client, server Params, manual bool) (c, s outcome) {
 		link   link.Link
 		params Params
 		client bool
-	}{{&c, a, la, client, true}, {&s, b, lb, server, false}} {
-		dev, err := roce.OpenLink(ctx, e.link, &roce.Config{Manual: manual})
+		impair link.Impairment
+	}{{&c, a, la, client, true, link.Impairment{}}, {&s, b, lb, server, false, im}} {
+		dev, err := roce.OpenLink(ctx, e.link, &roce.Config{Manual: manual, Impair: e.impair})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -205,6 +213,26 @@ func TestSession_MovesAndChecksBytes(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// The server has got everything and is gone, but its last acknowledgement was lost: the answer shows that all is well.
+func TestSession_LastAcknowledgementLost(t *testing.T) {
+	p := Defaults()
+	p.Iterations = 1
+	var c bth.ICRC
+	client, server := runImpaired(t, p, p, true, link.Impairment{Rules: []link.Rule{{
+		Match: func(frame []byte) bool {
+			var packet bth.Packet
+			return packet.DecodeFrame(&c, frame) == bth.DropNone && packet.Opcode == bth.RCAcknowledge
+		},
+		Action: link.ActionLose,
+	}}})
+	if client.err != nil || server.err != nil {
+		t.Fatalf("client: %v; server: %v", client.err, server.err)
+	}
+	if client.result.Timeouts == 0 {
+		t.Error("no acknowledgement was lost")
 	}
 }
 
