@@ -144,12 +144,7 @@ func (a *answerQueue) cutFrom(psn bth.PSN) {
 func (a *answerQueue) clear() { a.list, a.head = a.list[:0], 0 }
 
 // pop forgets the first answer, which has been sent.
-func (a *answerQueue) pop() {
-	a.head++
-	if a.empty() {
-		a.clear()
-	}
-}
+func (a *answerQueue) pop() { a.head++ }
 
 // nextResponse fills out with the next response packet.
 func (q *QP) nextResponse(out *Out) bool {

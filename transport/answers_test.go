@@ -275,7 +275,8 @@ func TestAnswers_StrayDuplicatesDoNotCountAgainstTheDepth(t *testing.T) {
 	s.arrives(read(0), read(1))
 	s.transmit()
 	s.sent = nil
-	s.arrives(read(0), read(1), read(2), read(3), read(3), read(2), read(0)) // 0 is forgotten, but owed
+	// The same twice over: they replace each other, and stay duplicates.
+	s.arrives(read(0), read(1), read(0), read(1), read(2), read(3), read(3), read(2), read(0)) // 0 is forgotten, but owed
 	s.wantSent("READ_RESPONSE_ONLY 0", "READ_RESPONSE_ONLY 1", "READ_RESPONSE_ONLY 2", "READ_RESPONSE_ONLY 3")
 	s.wantDrops(map[bth.Drop]int{bth.DropForgotten: 1})
 	s.arrives(read(4), read(5), read(6)) // that is one too many

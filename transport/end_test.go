@@ -58,6 +58,9 @@ type end struct {
 	out    Out
 	// manners, unless nil, are those of another implementation.
 	manners *rxeManners
+	// top is the PSN behind the last request sent so far, valid once asked is set.
+	top   bth.PSN
+	asked bool
 }
 
 var addrs = map[string]netip.Addr{
@@ -227,12 +230,35 @@ func (e *end) pollPacket(now clock.Time) (p bth.Packet, ok bool) {
 		e.t.Fatalf("response %v asks for an acknowledgement or event: %+v", out.Opcode, p.Header)
 	case out.Copy != p.Flags.Any(bth.ReadResponse):
 		e.t.Fatalf("%v has Copy %v", out.Opcode, out.Copy)
+	case out.Retransmit != e.sentBefore(&p):
+		e.t.Fatalf("%v with PSN %d has Retransmit %v", out.Opcode, p.PSN, out.Retransmit)
+	}
+	for _, b := range out.Payload {
+		if len(b) == 0 {
+			e.t.Fatalf("%v has an empty slice in its payload", out.Opcode)
+		}
 	}
 	if e.manners != nil && p.Flags.Any(bth.Response) {
 		e.manners.response(&p)
 	}
 	e.sent = append(e.sent, p)
 	return p, true
+}
+
+// sentBefore reports whether p is a request with a PSN that was used before.
+func (e *end) sentBefore(p *bth.Packet) bool {
+	if !p.Flags.Any(bth.Request) {
+		return false
+	}
+	again := e.asked && p.PSN.Before(e.top)
+	if !again {
+		span := uint32(1)
+		if p.Flags.Any(bth.Read) {
+			span = max(1, (p.RETH.Length+uint32(e.opt.mtu)-1)/uint32(e.opt.mtu))
+		}
+		e.top, e.asked = p.PSN.Add(span), true
+	}
+	return again
 }
 
 // joined copies slices of registered memory into one, as a driver does.

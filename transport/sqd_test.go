@@ -40,6 +40,8 @@ func TestSQD_FinishesTheMessageInProgressAndHoldsTheRest(t *testing.T) {
 	s.arrives(s.ack(3))
 	s.wantDone("1 SUCCESS")
 	s.wantEvents(EventSQDrained)
+	s.modify(s.now(), &Attr{Mask: AttrPort, Port: 1})
+	s.wantEvents() // it is drained still, which is no news
 	s.wantTimer(s.now(), -1)
 	s.wantSent()
 	s.modify(s.now(), &Attr{Mask: AttrState, State: StateRTS})
