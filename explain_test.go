@@ -30,7 +30,9 @@ func TestExplain_NoAnswer(t *testing.T) {
 		{true, []string{"packets came before", "went away"}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			a, b := newPair(t, still())
+			o := still()
+			o.Tweak = func(r *roce.Remote) { r.Timeout = nil } // the default
+			a, b := newPair(t, o)
 			if tc.heard {
 				a.Send(t, roce.SendWR{Opcode: roce.WRWrite})
 				a.Succeed(t)

@@ -13,7 +13,7 @@ import (
 func TestIdle_LoopDoesNotTurn(t *testing.T) {
 	// So few buffers that the link never gives as many as asked for.
 	la, lb := link.NewMemPair(link.MemOptions{Depth: 16})
-	o := options{Device: roce.Config{Spin: -1}}
+	o := options{Device: roce.Config{Spin: -1}, Tweak: shortTimeout}
 	a, b := exercise.New(t, la, o), exercise.New(t, lb, o)
 	exercise.Join(t, a, b, o)
 	waiting := idleAfterTraffic(t, a, b)
@@ -33,6 +33,9 @@ func TestIdle_LoopDoesNotTurn(t *testing.T) {
 	}
 	exercise.Clean(t, a, b)
 }
+
+// shortTimeout has the ACK timer run out within the test, so that it is seen to do nothing.
+func shortTimeout(r *roce.Remote) { r.Timeout = new(uint8(14)) }
 
 // idleAfterTraffic sends something, then leaves the two ends alone until not even a
 // timer is left. A goroutine waits on b's completion queue and will tell when it is woken.

@@ -10,7 +10,7 @@ import (
 
 // Pitfall 42 as a user sees it: two open, connected devices and a waiting goroutine use no CPU.
 func TestIdle_UsesNoCPU(t *testing.T) {
-	a, b := newPair(t, options{})
+	a, b := newPair(t, options{Tweak: shortTimeout})
 	idleAfterTraffic(t, a, b)
 	used := func() time.Duration {
 		var u syscall.Rusage

@@ -99,11 +99,15 @@ func (e *End) NewQP(t testing.TB, c roce.QPConfig) *roce.QP {
 	return qp
 }
 
+// lossTimeout is the ACK timeout code of connections whose link loses nothing, 13 s: so late that a machine which
+// stood still for a while is not taken for a packet that got lost.
+const lossTimeout = 20
+
 // Join connects two Ends.
 func Join(t testing.TB, a, b *End, o Options) {
 	t.Helper()
 	for _, x := range [][2]*End{{a, b}, {b, a}} {
-		remote := roce.Remote{QPN: x[1].QP.QPN(), PSN: x[1].QP.PSN()}
+		remote := roce.Remote{QPN: x[1].QP.QPN(), PSN: x[1].QP.PSN(), Timeout: new(uint8(lossTimeout))}
 		for _, addr := range x[1].Dev.Addrs() {
 			if o.Family == nil || o.Family(addr) {
 				remote.Addr = addr

@@ -19,7 +19,10 @@ import (
 
 // quiet are options of a device whose link is about to be disturbed.
 func quiet() exercise.Options {
-	return exercise.Options{Device: roce.Config{Logger: slog.New(slog.DiscardHandler)}}
+	return exercise.Options{
+		Device: roce.Config{Logger: slog.New(slog.DiscardHandler)},
+		Tweak:  func(r *roce.Remote) { r.Timeout = nil }, // what is lost is sent again soon
+	}
 }
 
 // write makes a signaled WRITE of n bytes to the peer.
