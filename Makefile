@@ -70,7 +70,7 @@ unit: ## go test; PKG=./bth/... for a part
 
 .PHONY: race
 race: ## go test -race
-	@$(packages); go build -race $$packages; $(one_at_a_time) -race $$packages
+	@$(packages); go build -race $$(go list -f '{{if .GoFiles}}{{.ImportPath}}{{end}}' $$packages); $(one_at_a_time) -race $$packages
 
 .PHONY: netns
 netns: ## tests over veth pairs in network namespaces, also with -race; root
