@@ -28,4 +28,9 @@
 // through one single-producer ring for each CQ and loop. [Loop.Do] runs everything
 // that is rare between two turns; a Do that does nothing is the grace period after
 // which no slice of a deregistered region is in use. No packet crosses a goroutine.
+//
+// # Limitations
+//
+// A packet that reaches another queue than that of the loop which drives its queue
+// pair is dropped as unknown_qp. No link has more than one queue yet.
 package engine

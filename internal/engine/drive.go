@@ -117,9 +117,6 @@ func (l *Loop) Wait(ctx context.Context, c *CQ) (bool, error) {
 	}
 }
 
-// Done returns a channel that is closed when the loop is.
-func (l *Loop) Done() <-chan struct{} { return l.done }
-
 // Close moves every queue pair to ERR, delivers what that completes, and ends Run. When it
 // returns no completion will be added any more. The link is left to the caller.
 func (l *Loop) Close() {

@@ -38,7 +38,6 @@ type Config struct {
 type Loop struct {
 	queue link.Queue
 	clk   clock.Clock
-	index int
 	cfg   Config
 
 	// driver is held, by a value in it, by the one goroutine that may step.
@@ -58,7 +57,6 @@ type Loop struct {
 
 	rx       receiver
 	tx       transmitter
-	random   func() uint32
 	touched  []*cqRing // filled and not yet published
 	scratch  transport.Completion
 	moved    int // packets and completions of this turn
@@ -80,9 +78,7 @@ func New(c Config) *Loop {
 	l := &Loop{
 		queue:  c.Queue,
 		clk:    c.Clock,
-		index:  c.Index,
 		cfg:    c,
-		random: c.Random,
 		driver: make(chan struct{}, 1),
 		done:   make(chan struct{}),
 		qps:    newQPNTable(c.QPNs),

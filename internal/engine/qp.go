@@ -60,8 +60,8 @@ func (l *Loop) CreateQP(ctx context.Context, c QPConfig) (*QP, error) {
 			return nil, err
 		}
 	}
-	q.send.init(c.SendCQ, l.index, c.SendDepth)
-	q.recv.init(c.RecvCQ, l.index, c.RecvDepth)
+	q.send.init(c.SendCQ, l.cfg.Index, c.SendDepth)
+	q.recv.init(c.RecvCQ, l.cfg.Index, c.RecvDepth)
 	var err error
 	if e := l.Do(ctx, func(clock.Time) { err = l.adopt(q, c.Config) }); e != nil {
 		err = e
@@ -79,7 +79,7 @@ func (l *Loop) adopt(q *QP, c transport.Config) error {
 		return net.ErrClosed
 	}
 	var err error
-	if q.qpn, err = l.qps.draw(l.random); err != nil {
+	if q.qpn, err = l.qps.draw(l.cfg.Random); err != nil {
 		return err
 	}
 	c.QPN = q.qpn
