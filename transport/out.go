@@ -7,8 +7,9 @@ import "github.com/go-roce/roce/bth"
 // the driver pad bytes (Headers.Pad, zero) and ICRC.
 type Out struct {
 	bth.Headers
-	// Payload lists the payload in order. The slices alias registered memory and
-	// are good until the next call into the queue pair. The backing array is reused.
+	// Payload lists the payload in order. The slices alias registered memory or the
+	// send queue and are good until a call into the queue pair other than
+	// PollTransmit. The backing array is reused.
 	Payload [][]byte
 	// Length is the bytes of payload in all.
 	Length int
