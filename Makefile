@@ -77,6 +77,10 @@ netns: ## tests over veth pairs in network namespaces, also with -race; root
 	@go run ./script/gotest -count=1 ./test/netns
 	@go run ./script/gotest -count=1 -race ./test/netns
 
+.PHONY: emulated
+emulated: ## of those tests, the ones that want what some kernels lack, in the emulated machine
+	@go run ./script/gotest -count=1 -exec '$(CURDIR)/test/rxe/vm --timeout 200 --' -run VLAN ./test/netns
+
 .PHONY: fuzz
 fuzz: ## every fuzz target for FUZZTIME (60s)
 	@$(packages); script/fuzz $(FUZZTIME) $$packages
