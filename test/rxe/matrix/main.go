@@ -164,10 +164,7 @@ func (m *matrix) run(cells []Cell, resume bool, end time.Time, stdout io.Writer)
 	return passed, nil
 }
 
-// attempts is how often a cell is run whose only fault is one that a standstill of the machine accounts for.
-const attempts = 3
-
-// try runs one cell, again if the machine got in its way, and saves what it left behind if it failed.
+// try runs one cell, again where something else than our end is shown to have spoilt it, and saves what it left behind if it failed.
 func (m *matrix) try(c *Cell, port int) (r result, err error) {
 	began := time.Now()
 	r = result{outcome: "pass", id: c.ID}
@@ -176,10 +173,15 @@ func (m *matrix) try(c *Cell, port int) (r result, err error) {
 		watch := watchStalls()
 		t, err = m.runCell(c, port)
 		stood := watch.end()
-		if err == nil || attempt == attempts || !onlyResent(err) || stood < stallLimit {
+		fmt.Fprintf(&t.log, "the machine stood still for at most %v\n", stood.Round(time.Millisecond))
+		if err == nil || attempt == attempts {
 			break
 		}
-		r.reason += fmt.Sprintf("run again after %s while the machine stood still for %v; ", err, stood.Round(time.Millisecond))
+		excuse := t.excuse(err, stood)
+		if excuse == "" {
+			break
+		}
+		r.reason += fmt.Sprintf("attempt %d: %s (%s); ", attempt, oneLine(err), excuse)
 	}
 	r.took = time.Since(began)
 	dir := filepath.Join(m.out, "failed", c.ID)
@@ -187,7 +189,7 @@ func (m *matrix) try(c *Cell, port int) (r result, err error) {
 		return r, err
 	}
 	if err != nil {
-		r.outcome, r.reason = "fail", r.reason+strings.Join(strings.Fields(err.Error()), " ")
+		r.outcome, r.reason = "fail", r.reason+oneLine(err)
 	} else if m.keep {
 		dir = filepath.Join(m.out, "kept", c.ID)
 	} else {
@@ -199,12 +201,5 @@ func (m *matrix) try(c *Cell, port int) (r result, err error) {
 	return r, os.RemoveAll(t.pcap)
 }
 
-// onlyResent reports whether nothing else is wrong than that our end sent something again.
-func onlyResent(err error) bool {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		all := joined.Unwrap()
-		return len(all) == 1 && onlyResent(all[0])
-	}
-	var resent *resentError
-	return errors.As(err, &resent)
-}
+// oneLine is an error as a field of results.tsv.
+func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

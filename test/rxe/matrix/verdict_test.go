@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -56,29 +55,6 @@ func TestReportIsJudged(t *testing.T) {
 			t.Errorf("%s: %v", test.name, err)
 		case test.wrong != "" && (err == nil || !strings.Contains(err.Error(), test.wrong)):
 			t.Errorf("%s: %v, want something about %s", test.name, err, test.wrong)
-		}
-	}
-}
-
-// A cell is run again only if all that is wrong is what a standstill of the machine accounts for.
-func TestOnlyResent(t *testing.T) {
-	again := judgeText(&writeCell, strings.Replace(writeReport, `"retransmits":0`, `"retransmits":1`, 1))
-	other := judgeText(&writeCell, strings.Replace(writeReport, `"size":1025`, `"size":1`, 1))
-	both := judgeText(&writeCell, strings.NewReplacer(`"retransmits":0`, `"retransmits":1`, `"size":1025`, `"size":1`).Replace(writeReport))
-	script, err := parseExpectation("data=right;retransmits=0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, test := range []struct {
-		err  error
-		want bool
-	}{
-		{again, true}, {errors.Join(nil, again), true}, {other, false}, {both, false}, {errors.Join(again, other), false},
-		{errors.Join(fmt.Errorf("ours: %w", script.check("data right\nretransmits 2\n")), nil), true},
-		{script.check("data wrong\nretransmits 2\n"), false},
-	} {
-		if got := onlyResent(test.err); got != test.want {
-			t.Errorf("%v: %v, want %v", test.err, got, test.want)
 		}
 	}
 }
