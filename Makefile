@@ -17,6 +17,7 @@ PLATFORMS := linux/amd64 linux/arm64 darwin/arm64
 PKG ?=
 FUZZTIME ?= 60s
 BENCH ?= .
+RACE ?=
 
 # packages sets the shell variable of that name. Without PKG it leaves out what
 # wants the machine to itself.
@@ -73,9 +74,8 @@ race: ## go test -race
 	@$(packages); go build -race $$(go list -f '{{if .GoFiles}}{{.ImportPath}}{{end}}' $$packages); $(one_at_a_time) -race $$packages
 
 .PHONY: netns
-netns: ## tests over veth pairs in network namespaces, also with -race; root
-	@go run ./script/gotest -count=1 ./test/netns
-	@go run ./script/gotest -count=1 -race ./test/netns
+netns: ## tests over veth pairs in network namespaces; RACE=-race for the race detector; root
+	@go run ./script/gotest -count=1 $(RACE) ./test/netns
 
 .PHONY: emulated
 emulated: ## of those tests, the ones that want what some kernels lack, in the emulated machine
