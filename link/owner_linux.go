@@ -42,7 +42,7 @@ func portOwners() ([]portOwner, error) {
 	}
 	text, err := os.ReadFile("/proc/thread-self/net/unix")
 	if err != nil {
-		return nil, fmt.Errorf("looking for other users of the raw link: %w", err)
+		return nil, fmt.Errorf("looking for other users of this library: %w", err)
 	}
 	findPrograms(owners, parseClaims(string(text)))
 	return owners, nil
@@ -138,13 +138,13 @@ func (o portOwner) name() string {
 }
 
 // conflict is the error of finding the port in foreign hands.
-func (o portOwner) conflict(iface string) error {
+func (o portOwner) conflict(iface, kind string) error {
 	remedy := "stop it"
 	if o.program == "" && softRoCELoaded() {
 		// Deleting its devices alone is not enough: it keeps the port as long as it is loaded.
 		remedy = "unload it with `modprobe -r rdma_rxe`"
 	}
-	return fmt.Errorf("UDP port 4791 at %v is held by %s, so the raw link on %s cannot have it: %s, or use another network namespace", o.addr, o.name(), iface, remedy)
+	return fmt.Errorf("UDP port 4791 at %v is held by %s, so the %s link on %s cannot have it: %s, or use another network namespace", o.addr, o.name(), kind, iface, remedy)
 }
 
 // softRoCELoaded reports whether the kernel's own RoCEv2 endpoint is loaded.

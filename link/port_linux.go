@@ -3,22 +3,25 @@ package link
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"golang.org/x/net/bpf"
 	"golang.org/x/sys/unix"
 )
 
-// portHold keeps UDP port 4791 of an interface with sockets that a filter lets take nothing.
-type portHold struct {
+// PortHold keeps UDP port 4791 of an interface with sockets that a filter lets take nothing.
+type PortHold struct {
 	v4, v6 int // -1 where the host lacks the IP version
 }
 
-// holdPort takes the port on the interface, whose addresses are addrs. SO_REUSEPORT
-// lets processes of one user share it; that only processes of this library do is checked first, because
+// HoldPort takes the port on the interface for a link that gets its packets by another way than from
+// UDP sockets: without an owner of the port the kernel would answer them with ICMP port unreachable. It looks into
+// the network namespace of the calling thread, which must be the interface's. SO_REUSEPORT
+// lets processes of one user share the port; that only processes of this library do is checked first, because
 // the kernel would spread another program's packets over its sockets and ours.
-func holdPort(iface string, addrs []netip.Addr) (_ *portHold, err error) {
+// The error names another owner and what to do about it.
+func HoldPort(i *Interface) (_ *PortHold, err error) {
+	iface, kind, addrs := i.name, i.kind, i.Addrs()
 	owners, err := portOwners()
 	if err != nil {
 		return nil, err
@@ -26,14 +29,14 @@ func holdPort(iface string, addrs []netip.Addr) (_ *portHold, err error) {
 	for _, o := range owners {
 		if o.addr.IsUnspecified() || slices.Contains(addrs, o.addr) {
 			if o.program != "" && !o.ours {
-				return nil, o.conflict(iface)
+				return nil, o.conflict(iface, kind)
 			}
 		}
 	}
-	h := &portHold{v4: -1, v6: -1}
+	h := &PortHold{v4: -1, v6: -1}
 	defer func() {
 		if err != nil {
-			_ = h.close()
+			_ = h.Close()
 		}
 	}()
 	if h.v4, err = holdSocket(iface, unix.AF_INET, &unix.SockaddrInet4{Port: rocePort}); err == nil {
@@ -42,11 +45,11 @@ func holdPort(iface string, addrs []netip.Addr) (_ *portHold, err error) {
 	if errors.Is(err, unix.EADDRINUSE) {
 		for _, o := range owners {
 			if !o.ours {
-				return nil, o.conflict(iface)
+				return nil, o.conflict(iface, kind)
 			}
 		}
 		if len(owners) > 0 {
-			return nil, fmt.Errorf("UDP port 4791 is held by %s of another user, with whom the raw link on %s cannot share it: run both as the same user", owners[0].name(), iface)
+			return nil, fmt.Errorf("UDP port 4791 is held by %s of another user, with whom the %s link on %s cannot share it: run both as the same user", owners[0].name(), kind, iface)
 		}
 	}
 	if err != nil {
@@ -94,23 +97,7 @@ func holdSocket(iface string, family int, at unix.Sockaddr) (_ int, err error) {
 	return fd, nil
 }
 
-// knock sends an empty datagram to the discard port of dst from the socket of its IP
-// version, so that the kernel looks for the neighbour on the way. Its fate does not matter.
-func (h *portHold) knock(dst netip.Addr, ifindex int) {
-	const discard = 9 // RFC 863
-	if dst.Is4() {
-		_ = unix.Sendto(h.v4, nil, 0, &unix.SockaddrInet4{Port: discard, Addr: dst.As4()})
-		return
-	}
-	_ = unix.Sendto(h.v6, nil, 0, &unix.SockaddrInet6{Port: discard, Addr: dst.As16(), ZoneId: uint32(ifindex)})
-}
-
-func (h *portHold) close() error {
-	var errs []error
-	for _, fd := range []int{h.v4, h.v6} {
-		if fd >= 0 {
-			errs = append(errs, unix.Close(fd))
-		}
-	}
-	return errors.Join(errs...)
+// Close gives the port back.
+func (h *PortHold) Close() error {
+	return errors.Join(closeSocket(h.v4), closeSocket(h.v6))
 }

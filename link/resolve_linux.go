@@ -25,23 +25,23 @@ type hop struct {
 //
 // dst may have this interface as its zone. The interface's own addresses, groups and
 // broadcasts cannot be resolved.
-func (r *rawLink) Resolve(ctx context.Context, src, dst netip.Addr) (Route, error) {
-	if z := dst.Zone(); z != "" && z != r.name && z != fmt.Sprint(r.index) {
-		return Route{}, fmt.Errorf("%v is on interface %s, but this link is on %s: open the other", dst, z, r.name)
+func (i *Interface) Resolve(ctx context.Context, src, dst netip.Addr) (Route, error) {
+	if z := dst.Zone(); z != "" && z != i.name && z != fmt.Sprint(i.index) {
+		return Route{}, fmt.Errorf("%v is on interface %s, but this link is on %s: open the other", dst, z, i.name)
 	}
 	dst, src = dst.WithZone("").Unmap(), src.WithZone("").Unmap()
 	if !dst.IsValid() || dst.IsUnspecified() || dst.IsMulticast() || dst == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
 		return Route{}, fmt.Errorf("%v is not the address of one peer", dst)
 	}
-	if err := r.checkSource(src, dst); err != nil {
+	if err := i.checkSource(src, dst); err != nil {
 		return Route{}, err
 	}
-	route, err := r.route(src, dst)
+	route, err := i.route(src, dst)
 	if err != nil {
 		return Route{}, err
 	}
 	if !src.IsValid() {
-		if src, err = r.chooseSource(route, dst); err != nil {
+		if src, err = i.chooseSource(route, dst); err != nil {
 			return Route{}, err
 		}
 	}
@@ -49,40 +49,40 @@ func (r *rawLink) Resolve(ctx context.Context, src, dst netip.Addr) (Route, erro
 	if gw := gateway(route); gw.IsValid() {
 		next = gw
 	}
-	if err := r.await(ctx, next, dst); err != nil {
+	if err := i.await(ctx, next, dst); err != nil {
 		return Route{}, err
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	mac, err := r.follow(next, dst)
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	mac, err := i.follow(next, dst)
 	if err != nil {
 		return Route{}, err
 	}
-	mtu := r.mtu
+	mtu := i.mtu
 	if route.MTU > 0 {
 		mtu = min(mtu, route.MTU)
 	}
-	return Route{SrcMAC: r.mac, DstMAC: mac, Src: src, MTU: mtu}, nil
+	return Route{SrcMAC: i.mac, DstMAC: mac, Src: src, MTU: mtu}, nil
 }
 
 // follow returns the hardware address of next and has the watcher tell when it
 // changes. The caller holds the mutex, so whatever changes after
 // this look the watcher compares with what it saw.
-func (r *rawLink) follow(next, dst netip.Addr) ([6]byte, error) {
-	n, err := r.lookUp(next)
+func (i *Interface) follow(next, dst netip.Addr) ([6]byte, error) {
+	n, err := i.lookUp(next)
 	if err == nil && (n.State&nudUsable == 0 || len(n.HardwareAddr) != 6) {
-		err = r.noAnswer(next, dst, nil) // it went just now
+		err = i.noAnswer(next, dst, nil) // it went just now
 	}
 	if err != nil {
 		return [6]byte{}, err
 	}
-	for _, h := range r.hops {
+	for _, h := range i.hops {
 		delete(h.dests, dst) // the route may be another than last time
 	}
-	h := r.hops[next]
+	h := i.hops[next]
 	if h == nil {
 		h = &hop{dests: map[netip.Addr]bool{}}
-		r.hops[next] = h
+		i.hops[next] = h
 	}
 	h.mac = [6]byte(n.HardwareAddr)
 	h.dests[dst] = true
@@ -90,16 +90,16 @@ func (r *rawLink) follow(next, dst netip.Addr) ([6]byte, error) {
 }
 
 // checkSource says why packets to dst cannot come from src, or from any address if src is zero.
-func (r *rawLink) checkSource(src, dst netip.Addr) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+func (i *Interface) checkSource(src, dst netip.Addr) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
 	if src.IsValid() && src.Is4() != dst.Is4() {
 		return fmt.Errorf("%v cannot be reached from %v: both must be of one IP version", dst, src)
 	}
 	some := false // of dst's IP version
-	for _, a := range r.addrs {
+	for _, a := range i.addrs {
 		if a.addr == dst {
-			return fmt.Errorf("%v is %s's own address: packets of the raw link leave the host and do not come back; use a memory link, or two network namespaces (rocectl lab)", dst, r.name)
+			return fmt.Errorf("%v is %s's own address: packets of the %s link leave the host and do not come back; use a memory link, or two network namespaces (rocectl lab)", dst, i.name, i.kind)
 		}
 		some = some || a.usable() && a.addr.Is4() == dst.Is4()
 		if a.addr == src {
@@ -110,55 +110,55 @@ func (r *rawLink) checkSource(src, dst netip.Addr) error {
 		}
 	}
 	if src.IsValid() {
-		return fmt.Errorf("%v is not an address of interface %s, which has %s", src, r.name, describeAddrs(r.addrs))
+		return fmt.Errorf("%v is not an address of interface %s, which has %s", src, i.name, describeAddrs(i.addrs))
 	}
 	if !some {
-		return fmt.Errorf("interface %s has no %s address to reach %v from; it has %s", r.name, family(dst), dst, describeAddrs(r.addrs))
+		return fmt.Errorf("interface %s has no %s address to reach %v from; it has %s", i.name, family(dst), dst, describeAddrs(i.addrs))
 	}
 	return nil
 }
 
 // route asks the kernel for the way to dst.
-func (r *rawLink) route(src, dst netip.Addr) (netlink.Route, error) {
+func (i *Interface) route(src, dst netip.Addr) (netlink.Route, error) {
 	o := netlink.RouteGetOptions{SrcAddr: netIP(src)}
 	if dst.IsLinkLocalUnicast() {
-		o.OifIndex = r.index // every interface has such addresses behind it
+		o.OifIndex = i.index // every interface has such addresses behind it
 	}
-	free, err := r.nl.RouteGetWithOptions(netIP(dst), &o)
+	free, err := i.nl.RouteGetWithOptions(netIP(dst), &o)
 	switch {
 	case err == nil && len(free) > 0 && free[0].Type == unix.RTN_BROADCAST:
 		return netlink.Route{}, fmt.Errorf("%v is a broadcast address, not that of one peer", dst)
-	case err == nil && len(free) > 0 && free[0].LinkIndex == r.index:
+	case err == nil && len(free) > 0 && free[0].LinkIndex == i.index:
 		return free[0], nil
 	case err == nil && len(free) > 0 && free[0].Type == unix.RTN_LOCAL:
-		return netlink.Route{}, fmt.Errorf("%v is an address of this host: the raw link on %s cannot reach it; use a memory link, or two network namespaces (rocectl lab)", dst, r.name)
+		return netlink.Route{}, fmt.Errorf("%v is an address of this host: the %s link on %s cannot reach it; use a memory link, or two network namespaces (rocectl lab)", dst, i.kind, i.name)
 	case err != nil && !errors.Is(err, unix.ENETUNREACH):
-		return netlink.Route{}, r.noRoute(dst, err)
+		return netlink.Route{}, i.noRoute(dst, err)
 	}
 	// The kernel prefers another interface, but there may be a route by this one as
 	// well: two interfaces in one network. FIBMatch keeps the kernel from making one
 	// up, which it does for IPv4 when the interface is given.
-	o.OifIndex, o.FIBMatch = r.index, true
-	if _, err := r.nl.RouteGetWithOptions(netIP(dst), &o); err != nil {
+	o.OifIndex, o.FIBMatch = i.index, true
+	if _, err := i.nl.RouteGetWithOptions(netIP(dst), &o); err != nil {
 		if len(free) > 0 {
-			return netlink.Route{}, fmt.Errorf("%v is reached by interface %s, not by %s: open a link on that, or add a route with `ip route add %v dev %s`", dst, r.nameOf(free[0].LinkIndex), r.name, dst, r.name)
+			return netlink.Route{}, fmt.Errorf("%v is reached by interface %s, not by %s: open a link on that, or add a route with `ip route add %v dev %s`", dst, i.nameOf(free[0].LinkIndex), i.name, dst, i.name)
 		}
-		return netlink.Route{}, r.noRoute(dst, err)
+		return netlink.Route{}, i.noRoute(dst, err)
 	}
 	o.FIBMatch = false
-	mine, err := r.nl.RouteGetWithOptions(netIP(dst), &o)
+	mine, err := i.nl.RouteGetWithOptions(netIP(dst), &o)
 	if err != nil || len(mine) == 0 {
-		return netlink.Route{}, r.noRoute(dst, err)
+		return netlink.Route{}, i.noRoute(dst, err)
 	}
 	return mine[0], nil
 }
 
-func (r *rawLink) noRoute(dst netip.Addr, err error) error {
-	return fmt.Errorf("there is no route to %v: add one with `ip route add %v dev %s` (%w)", dst, dst, r.name, err)
+func (i *Interface) noRoute(dst netip.Addr, err error) error {
+	return fmt.Errorf("there is no route to %v: add one with `ip route add %v dev %s` (%w)", dst, dst, i.name, err)
 }
 
-func (r *rawLink) nameOf(index int) string {
-	l, err := r.nl.LinkByIndex(index)
+func (i *Interface) nameOf(index int) string {
+	l, err := i.nl.LinkByIndex(index)
 	if err != nil {
 		return fmt.Sprintf("number %d", index)
 	}
@@ -167,11 +167,11 @@ func (r *rawLink) nameOf(index int) string {
 
 // chooseSource takes the address the route prefers, if it is one of this interface, else
 // the best of dst's IP version: link-local for a link-local peer.
-func (r *rawLink) chooseSource(route netlink.Route, dst netip.Addr) (netip.Addr, error) {
+func (i *Interface) chooseSource(route netlink.Route, dst netip.Addr) (netip.Addr, error) {
 	prefers, _ := netip.AddrFromSlice(route.Src)
 	prefers = prefers.Unmap()
 	var best netip.Addr
-	for _, a := range r.Addrs() {
+	for _, a := range i.Addrs() {
 		if a == prefers {
 			return a, nil
 		}
@@ -183,7 +183,7 @@ func (r *rawLink) chooseSource(route netlink.Route, dst netip.Addr) (netip.Addr,
 		}
 	}
 	if !best.IsValid() {
-		return best, fmt.Errorf("the last %s address of interface %s went away: give it one to reach %v from", family(dst), r.name, dst)
+		return best, fmt.Errorf("the last %s address of interface %s went away: give it one to reach %v from", family(dst), i.name, dst)
 	}
 	return best, nil
 }
@@ -209,38 +209,38 @@ const (
 
 // await returns once the kernel knows the hardware address of next, which is on the way to
 // dst. It waits until ctx ends or the kernel gives up, after some three seconds.
-func (r *rawLink) await(ctx context.Context, next, dst netip.Addr) error {
+func (i *Interface) await(ctx context.Context, next, dst netip.Addr) error {
 	const first, longest = time.Millisecond, 100 * time.Millisecond
 	knocked := false
 	for pause := first; ; pause = min(2*pause, longest) {
-		n, err := r.lookUp(next)
+		n, err := i.lookUp(next)
 		if err != nil {
 			return err
 		}
 		if n.State&nudUsable != 0 && len(n.HardwareAddr) == 6 {
 			if n.State&nudOld != 0 {
-				r.port.knock(dst, r.index)
+				i.knock.send(dst, i.index)
 			}
 			return nil
 		}
 		if knocked && n.State&netlink.NUD_FAILED != 0 {
-			return r.noAnswer(next, dst, nil)
+			return i.noAnswer(next, dst, nil)
 		}
 		if !knocked {
-			r.port.knock(dst, r.index)
+			i.knock.send(dst, i.index)
 			knocked = true
 		}
 		timer := time.NewTimer(pause)
 		select {
 		case <-ctx.Done():
 			timer.Stop()
-			return r.noAnswer(next, dst, ctx.Err())
+			return i.noAnswer(next, dst, ctx.Err())
 		case <-timer.C:
 		}
 	}
 }
 
-func (r *rawLink) noAnswer(next, dst netip.Addr, cause error) error {
+func (i *Interface) noAnswer(next, dst netip.Addr, cause error) error {
 	asked := "ARP"
 	if next.Is6() {
 		asked = "neighbour solicitation"
@@ -249,7 +249,7 @@ func (r *rawLink) noAnswer(next, dst netip.Addr, cause error) error {
 	if next != dst {
 		who = fmt.Sprintf("%v, the gateway to %v,", next, dst)
 	}
-	err := fmt.Errorf("%s did not answer %s on %s: is it up, and is this the right interface or VLAN?", who, asked, r.name)
+	err := fmt.Errorf("%s did not answer %s on %s: is it up, and is this the right interface or VLAN?", who, asked, i.name)
 	if cause != nil {
 		return fmt.Errorf("%w (%w)", err, cause)
 	}
@@ -257,14 +257,14 @@ func (r *rawLink) noAnswer(next, dst netip.Addr, cause error) error {
 }
 
 // lookUp returns the kernel's entry for a neighbour, with state 0 if it has none.
-func (r *rawLink) lookUp(a netip.Addr) (netlink.Neigh, error) {
+func (i *Interface) lookUp(a netip.Addr) (netlink.Neigh, error) {
 	fam := netlink.FAMILY_V4
 	if a.Is6() {
 		fam = netlink.FAMILY_V6
 	}
-	list, err := r.nl.NeighList(r.index, fam)
+	list, err := i.nl.NeighList(i.index, fam)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return netlink.Neigh{}, fmt.Errorf("looking up neighbour %v on %s: %w", a, r.name, err)
+		return netlink.Neigh{}, fmt.Errorf("looking up neighbour %v on %s: %w", a, i.name, err)
 	}
 	for _, n := range list {
 		if ip, ok := netip.AddrFromSlice(n.IP); ok && ip.Unmap() == a {

@@ -3,6 +3,7 @@ package link
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -12,22 +13,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watcher follows what happens to a raw link's interface. A notification is only a
+// watcher follows what happens to an interface. A notification is only a
 // reason to look again: so one that is lost, when the kernel has more to tell
 // than the socket holds, costs nothing but another look at everything.
 type watcher struct {
-	raw     *rawLink
+	iface   *Interface
 	sock    *nl.NetlinkSocket
 	running sync.WaitGroup
 }
 
-func newWatcher(r *rawLink) (*watcher, error) {
+func newWatcher(i *Interface) (*watcher, error) {
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_NEIGH,
 		unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR)
 	if err != nil {
 		return nil, fmt.Errorf("subscribing to changes of network interfaces: %w", err)
 	}
-	return &watcher{raw: r, sock: s}, nil
+	return &watcher{iface: i, sock: s}, nil
 }
 
 func (w *watcher) start() { w.running.Go(w.run) }
@@ -41,9 +42,9 @@ func (w *watcher) run() {
 	for {
 		msgs, _, err := w.sock.Receive()
 		if errors.Is(err, unix.ENOBUFS) {
-			w.raw.lookAtLink()
-			w.raw.lookAtAddrs()
-			w.raw.lookAtHops()
+			w.iface.lookAtLink()
+			w.iface.lookAtAddrs()
+			w.iface.lookAtHops()
 			continue
 		}
 		if err != nil {
@@ -59,95 +60,103 @@ func (w *watcher) run() {
 				addrs = true
 			case unix.RTM_NEWNEIGH:
 				if n, err := netlink.NeighDeserialize(m.Data); err == nil {
-					w.raw.seeNeighbour(*n)
+					w.iface.seeNeighbour(*n)
 				}
 			}
 		}
 		if link {
-			w.raw.lookAtLink()
+			w.iface.lookAtLink()
 		}
 		if addrs {
-			w.raw.lookAtAddrs()
+			w.iface.lookAtAddrs()
 		}
 	}
 }
 
 // lookAtLink compares the interface with what is known of it.
-func (r *rawLink) lookAtLink() {
-	l, err := r.nl.LinkByIndex(r.index)
+func (i *Interface) lookAtLink() {
+	l, err := i.nl.LinkByIndex(i.index)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		r.queue.end(fmt.Errorf("interface %s was removed: open the link again when it is back", r.name))
-		r.events.put(Event{Kind: EventDown})
+		if i.gone != nil {
+			i.gone(fmt.Errorf("interface %s was removed: open the link again when it is back", i.name))
+		}
+		i.emit(Event{Kind: EventDown})
 		return
 	}
 	if err != nil {
 		return // the next notification brings another look
 	}
 	a := l.Attrs()
-	r.mu.Lock()
-	wasUp, mtu, mac := r.up, r.mtu, r.mac
-	r.setLink(a)
-	up, newMTU, newMAC := r.up, r.mtu, r.mac
-	r.mu.Unlock()
+	i.mu.Lock()
+	wasUp, mtu, mac := i.up, i.mtu, i.mac
+	i.setLink(a)
+	up, newMTU, newMAC := i.up, i.mtu, i.mac
+	i.mu.Unlock()
 	if mtu != newMTU {
-		r.events.put(Event{Kind: EventMTU, MTU: newMTU})
+		i.emit(Event{Kind: EventMTU, MTU: newMTU})
 	}
 	if mac != newMAC {
-		r.events.put(Event{Kind: EventAddrs})
+		i.emit(Event{Kind: EventAddrs})
 	}
 	if up && !wasUp {
-		r.events.put(Event{Kind: EventUp})
+		i.emit(Event{Kind: EventUp})
 	}
 	if wasUp && !up {
-		r.events.put(Event{Kind: EventDown})
+		i.emit(Event{Kind: EventDown})
 	}
 }
 
 // lookAtAddrs compares the interface's addresses with those known.
-func (r *rawLink) lookAtAddrs() {
-	l, err := r.nl.LinkByIndex(r.index)
+func (i *Interface) lookAtAddrs() {
+	l, err := i.nl.LinkByIndex(i.index)
 	if err != nil {
 		return
 	}
-	addrs, err := listAddrs(r.nl, l)
+	addrs, err := listAddrs(i.nl, l)
 	if err != nil {
 		return
 	}
-	before := r.Addrs()
-	r.mu.Lock()
-	r.addrs = addrs
-	r.mu.Unlock()
-	if !slices.Equal(before, r.Addrs()) {
-		r.events.put(Event{Kind: EventAddrs})
+	before := i.Addrs()
+	i.mu.Lock()
+	i.addrs = addrs
+	i.mu.Unlock()
+	if !slices.Equal(before, i.Addrs()) {
+		i.emit(Event{Kind: EventAddrs})
 	}
 }
 
 // lookAtHops compares the neighbours in use with the kernel's table.
-func (r *rawLink) lookAtHops() {
-	list, err := r.nl.NeighList(r.index, netlink.FAMILY_ALL)
+func (i *Interface) lookAtHops() {
+	list, err := i.nl.NeighList(i.index, netlink.FAMILY_ALL)
 	if err != nil {
 		return
 	}
 	for _, n := range list {
-		r.seeNeighbour(n)
+		i.seeNeighbour(n)
 	}
 }
 
 // seeNeighbour tells of every destination whose next hop has another hardware address than it had.
-func (r *rawLink) seeNeighbour(n netlink.Neigh) {
+func (i *Interface) seeNeighbour(n netlink.Neigh) {
 	ip, ok := netip.AddrFromSlice(n.IP)
-	if !ok || n.LinkIndex != r.index || n.State&nudUsable == 0 || len(n.HardwareAddr) != 6 {
+	if !ok || n.LinkIndex != i.index || n.State&nudUsable == 0 || len(n.HardwareAddr) != 6 {
 		return
 	}
 	mac := [6]byte(n.HardwareAddr)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	h := r.hops[ip.Unmap()]
+	for _, dst := range i.moveHop(ip.Unmap(), mac) {
+		i.emit(Event{Kind: EventNeighbor, Addr: dst, MAC: mac})
+	}
+}
+
+// moveHop takes over the hardware address of a next hop in use and returns the destinations
+// behind it, or none if nothing changes.
+func (i *Interface) moveHop(next netip.Addr, mac [6]byte) []netip.Addr {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	h := i.hops[next]
 	if h == nil || h.mac == mac {
-		return
+		return nil
 	}
 	h.mac = mac
-	for dst := range h.dests {
-		r.events.put(Event{Kind: EventNeighbor, Addr: dst, MAC: mac})
-	}
+	return slices.Collect(maps.Keys(h.dests))
 }
