@@ -25,7 +25,7 @@ type Interface struct {
 	index int
 	nl    *netlink.Handle
 	watch *watcher
-	slot  *qpnSlot
+	claim *qpnClaim
 	knock *knocker
 
 	// As the watcher last saw them.
@@ -45,10 +45,11 @@ type Interface struct {
 
 // OpenInterface looks the interface up in the network namespace of the calling thread, where it
 // stays. It needs no privilege. kind is the kind of link it is for (raw, udp, xdp), which errors name.
-// The error is a sentence about a missing, down, unfit or addressless interface.
+// qpns are the queue pair numbers it is to have, with a zero Count any range that is free.
+// The error is a sentence about a missing, down, unfit or addressless interface, or about who has the numbers.
 //
 // It notices changes from here on, but tells of them only after Watch.
-func OpenInterface(name, kind string) (_ *Interface, err error) {
+func OpenInterface(name, kind string, qpns QPNRange) (_ *Interface, err error) {
 	i := &Interface{name: name, kind: kind, hops: map[netip.Addr]*hop{}}
 	i.events.init()
 	defer func() {
@@ -69,8 +70,8 @@ func OpenInterface(name, kind string) (_ *Interface, err error) {
 	if i.knock, err = openKnocker(name); err != nil {
 		return nil, err
 	}
-	if i.slot, err = takeQPNSlot(i.index); err != nil {
-		return nil, err
+	if i.claim, err = claimQPNs(i.index, qpns); err != nil {
+		return nil, fmt.Errorf("the %s link cannot have %s: %w", kind, name, err)
 	}
 	return i, nil
 }
@@ -179,7 +180,7 @@ func (i *Interface) Addrs() []netip.Addr {
 }
 
 // QPNs returns the numbers that no other process on the interface uses.
-func (i *Interface) QPNs() QPNRange { return i.slot.qpns() }
+func (i *Interface) QPNs() QPNRange { return i.claim.qpns }
 
 // Events delivers changes of the interface and of resolved neighbours.
 func (i *Interface) Events() <-chan Event { return i.events.ch }
@@ -197,8 +198,8 @@ func (i *Interface) Close() error {
 		if i.knock != nil {
 			errs = append(errs, i.knock.close())
 		}
-		if i.slot != nil {
-			errs = append(errs, i.slot.close())
+		if i.claim != nil {
+			errs = append(errs, i.claim.close())
 		}
 		i.closeErr = errors.Join(errs...)
 	})

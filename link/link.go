@@ -85,12 +85,6 @@ type Caps struct {
 	Gather bool
 }
 
-// QPNRange is the queue pair numbers this process may use on the link: First
-// and the Count-1 after it. Links that several processes share hand out disjoint ones.
-type QPNRange struct {
-	First, Count uint32
-}
-
 // Info describes an open link to people.
 type Info struct {
 	// Kind is mem, raw, udp or xdp.

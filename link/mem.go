@@ -165,7 +165,7 @@ func (m *Mem) Addrs() []netip.Addr { return append([]netip.Addr(nil), m.addrs...
 
 // QPNs returns every number but 0 and 1, which are the management queue pairs'
 // (IBA 3.9.3), and 0xFFFFFF, which is multicast's.
-func (m *Mem) QPNs() QPNRange { return QPNRange{First: 2, Count: 0xFFFFFF - 2} }
+func (m *Mem) QPNs() QPNRange { return AllQPNs }
 
 // Resolve finds the device with address dst, which may be m itself.
 func (m *Mem) Resolve(_ context.Context, src, dst netip.Addr) (Route, error) {

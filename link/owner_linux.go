@@ -44,7 +44,11 @@ func portOwners() ([]portOwner, error) {
 	if err != nil {
 		return nil, fmt.Errorf("looking for other users of this library: %w", err)
 	}
-	findPrograms(owners, parseClaims(string(text)))
+	claims := map[string]bool{}
+	for _, c := range parseClaims(string(text), 0) {
+		claims[c.inode] = true
+	}
+	findPrograms(owners, claims)
 	return owners, nil
 }
 
@@ -81,19 +85,8 @@ func parseSocketTable(table string) []portOwner {
 // littleEndian is the machine's byte order.
 var littleEndian = bigEndian(1) != 1
 
-// parseClaims returns the inodes of the sockets in /proc/net/unix that claim queue pair numbers.
-func parseClaims(table string) map[string]bool {
-	claims := map[string]bool{}
-	for line := range strings.Lines(table) {
-		// Num RefCount Protocol Flags Type St Inode Path
-		if f := strings.Fields(line); len(f) == 8 && strings.HasPrefix(f[7], "@"+claimPrefix) {
-			claims[f[6]] = true
-		}
-	}
-	return claims
-}
-
-// findPrograms fills in which process has each owner's socket open, as far as /proc shows it.
+// findPrograms fills in which process has each owner's socket open, as far as /proc shows it, and whether
+// it has made one of the claims, given by their inodes.
 func findPrograms(owners []portOwner, claims map[string]bool) {
 	dirs, _ := filepath.Glob("/proc/[0-9]*/fd")
 	for _, dir := range dirs {

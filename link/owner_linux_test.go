@@ -3,6 +3,7 @@ package link
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -35,21 +36,41 @@ func TestParseSocketTable(t *testing.T) {
 }
 
 func TestParseClaims(t *testing.T) {
-	got := parseClaims(`Num       RefCount Protocol Flags    Type St Inode Path
+	const table = `Num       RefCount Protocol Flags    Type St Inode Path
 0000000000000000: 00000002 00000000 00010000 0001 01 11601 /run/systemd/private
-0000000000000000: 00000002 00000000 00000000 0002 01 11602 @go-roce/qpn/5/200
+0000000000000000: 00000002 00000000 00000000 0002 01 11602 @go-roce/qpn/5/131072+65536
 0000000000000000: 00000002 00000000 00000000 0002 01 11603 @something/else
 0000000000000000: 00000002 00000000 00000000 0002 01 11604
-`)
-	if len(got) != 1 || !got["11602"] {
-		t.Errorf("claims %v", got)
+0000000000000000: 00000002 00000000 00000000 0002 01 11605 @go-roce/qpn/6/2+16777213
+0000000000000000: 00000002 00000000 00000000 0002 01 11606 @go-roce/qpn/6/all
+`
+	on5, all := claimOf{"11602", QPNRange{131072, 65536}}, claimOf{"11605", AllQPNs}
+	for index, want := range map[int][]claimOf{0: {on5, all}, 5: {on5}, 6: {all}, 7: nil} {
+		if got := parseClaims(table, index); !slices.Equal(got, want) {
+			t.Errorf("claims on interface %d: %v, want %v", index, got, want)
+		}
+	}
+}
+
+func TestQPNRange_Overlaps(t *testing.T) {
+	r := QPNRange{100, 10}
+	for _, c := range []struct {
+		o    QPNRange
+		want bool
+	}{
+		{QPNRange{100, 10}, true}, {AllQPNs, true}, {QPNRange{109, 1}, true}, {QPNRange{91, 10}, true},
+		{QPNRange{110, 5}, false}, {QPNRange{90, 10}, false},
+	} {
+		if r.overlaps(c.o) != c.want || c.o.overlaps(r) != c.want {
+			t.Errorf("%v overlaps %v: want %v", r, c.o, c.want)
+		}
 	}
 }
 
 func TestQPNSlot_RangesLeaveOutReservedNumbers(t *testing.T) {
 	next := uint32(2)
 	for slot := range uint32(qpnSlots) {
-		r := (&qpnSlot{slot: slot}).qpns()
+		r := slotQPNs(slot)
 		if r.First != next {
 			t.Fatalf("slot %d begins at %#x, want %#x", slot, r.First, next)
 		}

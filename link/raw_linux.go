@@ -41,7 +41,7 @@ func OpenRaw(ctx context.Context, iface string, o Options) (_ Link, err error) {
 			_ = r.Close()
 		}
 	}()
-	if r.Interface, err = OpenInterface(iface, "raw"); err != nil {
+	if r.Interface, err = OpenInterface(iface, "raw", QPNRange{}); err != nil {
 		return nil, err
 	}
 	if r.port, err = HoldPort(r.Interface); err != nil {

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/go-roce/roce/clock"
+	"github.com/go-roce/roce/internal/doorbell"
 )
 
 // rawQueue is the queue of an AF_PACKET socket.
@@ -25,7 +26,7 @@ type rawQueue struct {
 	needRoom bool // Alloc had none, and Wait has not yet told that there is some
 	polls    [2]unix.PollFd
 	timeout  unix.Timespec
-	bell     doorbell
+	bell     doorbell.Bell
 
 	// gone is why the link is over for good, once it is.
 	gone     atomic.Pointer[error]
@@ -66,11 +67,11 @@ func openRawQueue(iface string, index, mtu int, o Options) (_ *rawQueue, err err
 	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: index}); err != nil {
 		return nil, fmt.Errorf("binding the packet socket: %w", err)
 	}
-	if err := q.bell.open(); err != nil {
+	if err := q.bell.Open(); err != nil {
 		return nil, err
 	}
 	q.send = newSender(fd, mtu+ethernetLen, o.Depth, &q.counters)
-	q.polls = [2]unix.PollFd{{Fd: int32(fd)}, {Fd: int32(q.bell.fd), Events: unix.POLLIN}}
+	q.polls = [2]unix.PollFd{{Fd: int32(fd)}, {Fd: int32(q.bell.FD()), Events: unix.POLLIN}}
 	return q, nil
 }
 
@@ -205,13 +206,13 @@ func (q *rawQueue) poll(deadline clock.Time) (over bool, err error) {
 		_, _ = unix.GetsockoptInt(q.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	}
 	if q.polls[1].Revents != 0 {
-		q.bell.clear()
+		q.bell.Clear()
 		return true, nil
 	}
 	return q.polls[0].Revents&^unix.POLLOUT != 0, nil
 }
 
-func (q *rawQueue) Wake() { q.bell.ring() }
+func (q *rawQueue) Wake() { q.bell.Ring() }
 
 // Stats may be called by any goroutine.
 func (q *rawQueue) Stats() Stats {
@@ -229,7 +230,7 @@ func (q *rawQueue) Stats() Stats {
 // end makes the queue's calls fail with err from now on and ends a Wait. The first reason stays.
 func (q *rawQueue) end(err error) {
 	if q.gone.CompareAndSwap(nil, &err) {
-		q.bell.ring()
+		q.bell.Ring()
 	}
 }
 
@@ -237,7 +238,7 @@ func (q *rawQueue) end(err error) {
 // frame may be read any more: its memory is gone.
 func (q *rawQueue) Close() error {
 	q.end(fmt.Errorf("the raw link on %s is closed: %w", q.iface, net.ErrClosed))
-	q.bell.ring()
+	q.bell.Ring()
 	q.waiting.Lock()
 	defer q.waiting.Unlock()
 	q.Stats() // the kernel's last count
@@ -256,6 +257,6 @@ func (q *rawQueue) free() error {
 	if q.ring != nil {
 		errs = append(errs, q.ring.close())
 	}
-	errs = append(errs, unix.Close(q.fd), q.bell.close())
+	errs = append(errs, unix.Close(q.fd), q.bell.Close())
 	return errors.Join(errs...)
 }

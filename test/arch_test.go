@@ -47,13 +47,15 @@ var (
 // rules has a row for every package: one without is a fault too, so that whoever
 // adds a package decides where it stands.
 var rules = map[string]rule{
-	"clock":           {pure: true},
-	"bth":             {pure: true},
-	"memreg":          {pure: true},
-	"transport":       {pure: true, imports: []string{"bth", "clock", "memreg"}},
-	"internal/ring":   {},
-	"link":            {imports: []string{"clock"}, modules: linkModules},
-	"internal/engine": {imports: []string{"bth", "clock", "memreg", "transport", "link", "internal/ring"}, modules: linkModules},
+	"clock":             {pure: true},
+	"bth":               {pure: true},
+	"memreg":            {pure: true},
+	"transport":         {pure: true, imports: []string{"bth", "clock", "memreg"}},
+	"internal/ring":     {},
+	"internal/doorbell": {modules: []string{"golang.org/x/sys"}},
+	"link":              {imports: []string{"clock", "internal/doorbell"}, modules: linkModules},
+	"xdp":               {imports: []string{"clock", "link", "internal/doorbell"}, modules: linkModules},
+	"internal/engine":   {imports: []string{"bth", "clock", "memreg", "transport", "link", "internal/ring"}, modules: linkModules},
 	".": {
 		imports: []string{"bth", "clock", "memreg", "transport", "link", "internal/engine"},
 		modules: linkModules,
