@@ -85,6 +85,10 @@ emulated: ## of those tests, the ones that want what some kernels lack, in the e
 fuzz: ## every fuzz target for FUZZTIME (60s)
 	@$(packages); script/fuzz $(FUZZTIME) $$packages
 
+.PHONY: soak
+soak: ## what takes long: AF_XDP rings with 10^7 descriptors under the race detector
+	go test -race -count=1 ./xdp -run Rings -xdp.descriptors 10000000
+
 .PHONY: bench
 bench: ## benchmarks with allocations; BENCH=regexp, PKG=./bth
 	@$(packages); go test -run '^$$' -bench '$(BENCH)' -benchmem $$packages

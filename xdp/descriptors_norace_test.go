@@ -1,0 +1,5 @@
+//go:build !race
+
+package xdp
+
+const someDescriptors = 10_000_000
