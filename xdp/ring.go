@@ -1,6 +1,9 @@
 package xdp
 
-import "sync/atomic"
+import (
+	"math/bits"
+	"sync/atomic"
+)
 
 // Desc is an entry of a receive or transmit ring: struct xdp_desc of linux/if_xdp.h.
 type Desc struct {
@@ -27,6 +30,9 @@ type ring[T uint64 | Desc] struct {
 	entries            []T
 	mask               uint32
 }
+
+// ringSize returns the smallest power of two that is at least n.
+func ringSize(n int) int { return 1 << bits.Len(uint(n-1)) }
 
 // flagNeedWakeup in a ring's flags asks for a system call (XDP_RING_NEED_WAKEUP).
 const flagNeedWakeup = 1

@@ -33,8 +33,19 @@ type host struct {
 	n  int // 1 or 2: the last byte of its addresses
 }
 
+// labOptions are what is not the same in every lab.
+type labOptions struct {
+	mtu    int
+	queues int // of each interface, both ways; 0 means 1
+}
+
 // newLab makes a lab, or skips the test for lack of privilege.
 func newLab(t testing.TB, mtu int) *lab {
+	t.Helper()
+	return newLabOf(t, labOptions{mtu: mtu})
+}
+
+func newLabOf(t testing.TB, o labOptions) *lab {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("making network namespaces needs root")
@@ -45,8 +56,11 @@ func newLab(t testing.TB, mtu int) *lab {
 		h.sysctl("net/ipv6/conf/default/accept_dad", "0")
 	}
 	veth := netlink.NewLinkAttrs()
-	veth.Name, veth.MTU, veth.Namespace = "eth0", mtu, netlink.NsFd(l.a.ns)
-	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: veth, PeerName: "eth0", PeerNamespace: netlink.NsFd(l.b.ns), PeerMTU: uint32(mtu)}); err != nil {
+	veth.Name, veth.MTU, veth.Namespace = "eth0", o.mtu, netlink.NsFd(l.a.ns)
+	if o.queues > 0 {
+		veth.NumRxQueues, veth.NumTxQueues = o.queues, o.queues
+	}
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: veth, PeerName: "eth0", PeerNamespace: netlink.NsFd(l.b.ns), PeerMTU: uint32(o.mtu)}); err != nil {
 		t.Fatal("making a veth pair:", err)
 	}
 	for _, h := range []*host{l.a, l.b} {
