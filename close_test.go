@@ -109,7 +109,7 @@ func TestClose_DeviceUnderTraffic(t *testing.T) {
 // Pitfall 43: queue pairs come and go on both sides under the traffic of others, and take their
 // completions along.
 func TestClose_QueuePairsUnderTraffic(t *testing.T) {
-	a, b := newPair(t, options{})
+	a, b := newPair(t, options{CQ: 8192}) // room for what is flushed before the pump has polled it
 	p := startPump(t, a, b, a.QP)
 	p.flow(t)
 	for range 100 {
