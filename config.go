@@ -36,6 +36,8 @@ type Config struct {
 	Impair link.Impairment
 	// Window is the packets a queue pair keeps in flight; 0 means transport.DefaultWindow.
 	Window int
+	// Recovery is how losses are made good; nil means DefaultRecovery. Its Pool is the device's.
+	Recovery *Recovery
 	// Logger gets what happens to the link: it goes down, comes up, a neighbour moves,
 	// the MTU changes. nil means slog.Default.
 	Logger *slog.Logger
@@ -44,7 +46,20 @@ type Config struct {
 	Clock clock.Clock
 }
 
+// DefaultRecovery probes after a millisecond of silence, keeps up to 512 packets behind a gap and
+// sends again only what is missing where the peer makes that possible. The zero Recovery is plain go-back-N.
+func DefaultRecovery() Recovery {
+	return Recovery{Probe: time.Millisecond, Selective: true, Hold: 512}
+}
+
 const defaultSpin = 50 * time.Microsecond
+
+func (c *Config) recovery() Recovery {
+	if c.Recovery == nil {
+		return DefaultRecovery()
+	}
+	return *c.Recovery
+}
 
 func (c *Config) spin() time.Duration {
 	switch {

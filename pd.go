@@ -53,6 +53,7 @@ func (pd *PD) CreateQP(c QPConfig) (*QP, error) {
 		SignalAll:  c.SignalAll,
 		MaxPathMTU: d.PathMTU(),
 		Window:     d.cfg.Window,
+		Recovery:   d.cfg.recovery(),
 	}}
 	if c.SendCQ != nil {
 		ec.SendCQ = c.SendCQ.cq

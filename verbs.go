@@ -37,6 +37,8 @@ type (
 	State = transport.State
 	// Type is the service of a queue pair.
 	Type = transport.Type
+	// Recovery says how losses are made good.
+	Recovery = transport.Recovery
 	// Counters counts what happened on a queue pair.
 	Counters = transport.Counters
 	// Access is what a memory region or queue pair allows.

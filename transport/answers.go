@@ -38,10 +38,11 @@ type answerQueue struct {
 // resize makes room for all that can be owed to a peer that may have depth READs and
 // atomics outstanding, beside what is owed already: a response to each of them, an
 // acknowledgement behind each, a response to a duplicate of each that was remembered
-// before them, and in all an acknowledgement before and a NAK behind.
+// before them, and in all an acknowledgement before and a NAK behind; and to as many
+// requests for a part of one.
 func (a *answerQueue) resize(depth int) {
 	owed := a.pending()
-	list := make([]answer, 0, 3*depth+2+len(owed))
+	list := make([]answer, 0, 4*depth+2+len(owed))
 	*a = answerQueue{list: append(list, owed...), depth: depth}
 }
 
@@ -51,6 +52,9 @@ func (a *answerQueue) empty() bool { return a.head == len(a.list) }
 
 // next returns the PSN of the next packet to be sent.
 func (x *answer) next() bth.PSN { return x.psn.Add(x.sent) }
+
+// end returns the PSN behind its last.
+func (x *answer) end() bth.PSN { return x.psn.Add(x.npkts) }
 
 // overlaps reports whether two answers have a PSN in common.
 func (x *answer) overlaps(y *answer) bool {
@@ -95,19 +99,24 @@ func (a *answerQueue) ack(psn bth.PSN) {
 	}
 }
 
-// again queues the answer to a duplicate READ or atomic in place of what is
-// still owed for the same request: the peer no longer waits for the rest of that.
-func (a *answerQueue) again(x answer) {
+// again queues the answer to a duplicate READ or atomic, in place of what is still owed for
+// the same request, for the peer no longer waits for the rest of that; unless it asks only for packets
+// that were sent before: then it waits for both. It reports false when there is no room.
+func (a *answerQueue) again(x answer) bool {
 	p := a.pending()
 	for i := range p {
-		if e := &p[i]; e.kind == x.kind && e.overlaps(&x) {
+		if e := &p[i]; e.kind == x.kind && e.overlaps(&x) && e.next().Before(x.end()) {
 			x.repeat = e.repeat
 			*e = x
-			return
+			return true
 		}
+	}
+	if len(p) == cap(a.list) {
+		return false
 	}
 	x.repeat = true
 	a.add(x)
+	return true
 }
 
 // full reports whether the peer has as many READs and atomics outstanding as it may.
@@ -149,21 +158,14 @@ func (a *answerQueue) pop() { a.head++ }
 // nextResponse fills out with the next response packet.
 func (q *QP) nextResponse(out *Out) bool {
 	r := &q.resp
+	if q.nextReport(out) {
+		return true
+	}
 	if r.answers.empty() {
 		return false
 	}
 	x := &r.answers.pending()[0]
-	out.Headers = bth.Headers{Header: bth.Header{
-		MigReq: true,
-		PKey:   bth.DefaultPKey,
-		DestQP: q.attr.DestQPN,
-		PSN:    x.psn,
-	}}
-	out.Payload = out.Payload[:0]
-	out.Length = 0
-	out.Copy = false
-	out.Retransmit = false
-	out.AETH = bth.AETH{Syndrome: q.ackSyndrome(), MSN: r.msn}
+	q.startResponse(out, x.psn)
 	switch x.kind {
 	case answerAck:
 		out.Opcode = bth.RCAcknowledge
@@ -185,6 +187,21 @@ func (q *QP) nextResponse(out *Out) bool {
 	}
 	r.answers.pop()
 	return true
+}
+
+// startResponse fills in what the headers of every response have in common.
+func (q *QP) startResponse(out *Out, psn bth.PSN) {
+	out.Headers = bth.Headers{Header: bth.Header{
+		MigReq: true,
+		PKey:   bth.DefaultPKey,
+		DestQP: q.attr.DestQPN,
+		PSN:    psn,
+	}}
+	out.Payload = out.Payload[:0]
+	out.Length = 0
+	out.Copy = false
+	out.Retransmit = false
+	out.AETH = bth.AETH{Syndrome: q.ackSyndrome(), MSN: q.resp.msn}
 }
 
 // buildReadResponse makes the next packet of a READ response. It reports false

@@ -20,6 +20,8 @@ func (q *QP) handleResponse(now clock.Time, p *bth.Packet) bth.Drop {
 	}
 	if dist(r.una, p.PSN) >= dist(r.una, r.high) {
 		if p.PSN.Before(r.una) {
+			r.probe.answeredTwice(now, p.PSN)
+			q.repeatedAck(p)
 			return bth.DropStale
 		}
 		return bth.DropGhost
@@ -36,7 +38,7 @@ func (q *QP) handleResponse(now clock.Time, p *bth.Packet) bth.Drop {
 		q.ctr.AcksReceived++
 		q.takeCredits(p)
 		if !q.acknowledge(now, p.PSN.Next()) {
-			q.impliedNAK()
+			q.missing(now, p.PSN.Next())
 		}
 		return bth.DropNone
 	case s.IsRNR():
@@ -47,21 +49,37 @@ func (q *QP) handleResponse(now clock.Time, p *bth.Packet) bth.Drop {
 	return bth.DropSyndrome
 }
 
-// acknowledge takes everything before upTo as received by the peer and completes
-// what is done with that. It stops at a READ or atomic whose own response is
-// missing and then reports false.
+// acknowledge takes everything before upTo as executed by the peer and completes
+// what is done with that. It reports whether that was all of it: what is behind a READ
+// or atomic whose own answer is missing completes when that comes.
 func (q *QP) acknowledge(now clock.Time, upTo bth.PSN) bool {
 	r := &q.req
 	before := r.una
-	whole := true
-	for r.una != upTo {
+	if dist(r.una, upTo) > dist(r.una, r.acked) {
+		r.window.acked(dist(r.acked, upTo))
+		r.acked = upTo
+		q.judgePeer()
+	}
+	q.settle(now)
+	return dist(before, r.una) >= dist(before, upTo)
+}
+
+// settle completes requests in order, as far as they are executed and answered.
+func (q *QP) settle(now clock.Time) {
+	r := &q.req
+	before := r.una
+	for r.una != r.high {
 		w := q.sq.at(r.compl)
 		if w.answered() {
-			whole = false
-			break
-		}
-		if rest := dist(r.una, w.end()); rest > dist(r.una, upTo) {
-			q.moveUna(upTo)
+			for r.losses != nil && w.done < w.npkts && r.losses.got.has(w.first.Add(w.done)) {
+				w.done++
+			}
+			if w.done < w.npkts {
+				q.moveUna(w.first.Add(w.done))
+				break
+			}
+		} else if dist(r.una, w.end()) > dist(r.una, r.acked) {
+			q.moveUna(r.acked)
 			break
 		}
 		q.complete(w)
@@ -69,7 +87,6 @@ func (q *QP) acknowledge(now clock.Time, upTo bth.PSN) bool {
 	if r.una != before {
 		q.progress(now)
 	}
-	return whole
 }
 
 // complete takes the oldest incomplete request as done.
@@ -85,7 +102,17 @@ func (q *QP) complete(w *sendWQE) {
 // send if a resend had gone back behind it.
 func (q *QP) moveUna(psn bth.PSN) {
 	r := &q.req
-	behind := dist(r.una, r.next) < dist(r.una, psn)
+	n := dist(r.una, psn)
+	if n == 0 {
+		return
+	}
+	behind := dist(r.una, r.next) < n
+	if dist(r.una, r.acked) < n {
+		r.acked = psn
+	}
+	if r.losses != nil {
+		r.losses.forget(r.una, n)
+	}
 	r.una = psn
 	if behind {
 		q.seek(psn)
@@ -103,7 +130,8 @@ func (q *QP) progress(now clock.Time) {
 		r.rnrLeft = q.attr.RNRRetry
 		r.rnrWait, r.rnrUntil = false, clock.Never
 	}
-	q.armAckTimer(now)
+	r.probe.progress(now, r.una)
+	q.restartTimers(now)
 	q.noteDrained()
 }
 
@@ -127,18 +155,6 @@ func (q *QP) takeCredits(p *bth.Packet) {
 	}
 }
 
-// impliedNAK acts on a READ or atomic whose response is missing though something
-// behind it was answered (IBA 9.7.5.2.1).
-func (q *QP) impliedNAK() {
-	r := &q.req
-	if r.recovering || r.rnrWait {
-		return
-	}
-	q.ctr.ImpliedNAKs++
-	q.retry()
-	r.recovering = true
-}
-
 // handleReadResponse places READ data and completes the READ with its last packet.
 func (q *QP) handleReadResponse(now clock.Time, p *bth.Packet) bth.Drop {
 	r := &q.req
@@ -148,34 +164,39 @@ func (q *QP) handleReadResponse(now clock.Time, p *bth.Packet) bth.Drop {
 		}
 		q.takeCredits(p)
 	}
-	if !q.acknowledge(now, p.PSN) {
-		q.impliedNAK()
-		return bth.DropResponse
-	}
-	w := q.sq.at(r.compl)
+	i, pkt := q.find(p.PSN)
+	w := q.sq.at(i)
 	if w.op != WRRead {
+		q.acknowledge(now, p.PSN)
 		return bth.DropResponse
 	}
-	off := w.done * uint32(q.attr.PathMTU)
-	want := min(w.length-off, uint32(q.attr.PathMTU))
-	last := w.done+1 == w.npkts
+	q.acknowledge(now, w.end())
+	ahead := p.PSN != r.una
+	if ahead && !q.mayTakeAhead(p.PSN) {
+		q.missing(now, p.PSN)
+		return bth.DropResponse
+	}
+	mtu := uint32(q.attr.PathMTU)
+	off := pkt * mtu
+	want := min(w.length-off, mtu)
+	last := pkt+1 == w.npkts
 	// A responder that answers a repeated READ may call any packet but the final
-	// one First or Middle, and the final one Last or Only.
-	if len(p.Payload) != int(want) || last != p.Flags.Any(bth.Ends) {
-		q.fail(r.compl, StatusBadRespErr)
+	// one First or Middle, and the final one Last or Only. Where part of it was asked
+	// for again, the end of that part is called so too.
+	if ends := p.Flags.Any(bth.Ends); len(p.Payload) != int(want) || last && !ends || !last && ends && !w.inParts {
+		q.fail(i, StatusBadRespErr)
 		return bth.DropNone
 	}
-	if q.scatter(q.sq.sgl(r.compl), off, p.Payload) != memreg.FaultNone {
-		q.fail(r.compl, StatusLocProtErr)
+	if q.scatter(q.sq.sgl(i), off, p.Payload) != memreg.FaultNone {
+		q.fail(i, StatusLocProtErr)
+		return bth.DropNone
+	}
+	if ahead {
+		q.takeAhead(now, p.PSN)
 		return bth.DropNone
 	}
 	w.done++
-	if last {
-		q.complete(w)
-	} else {
-		q.moveUna(p.PSN.Next())
-	}
-	q.progress(now)
+	q.settle(now)
 	return bth.DropNone
 }
 
@@ -186,22 +207,30 @@ func (q *QP) handleAtomicAck(now clock.Time, p *bth.Packet) bth.Drop {
 		return bth.DropSyndrome
 	}
 	q.takeCredits(p)
-	if !q.acknowledge(now, p.PSN) {
-		q.impliedNAK()
+	i, _ := q.find(p.PSN)
+	w := q.sq.at(i)
+	if w.op != WRCompareSwap && w.op != WRFetchAdd {
+		q.acknowledge(now, p.PSN)
 		return bth.DropResponse
 	}
-	w := q.sq.at(r.compl)
-	if w.op != WRCompareSwap && w.op != WRFetchAdd {
+	q.acknowledge(now, w.end())
+	ahead := p.PSN != r.una
+	if ahead && !q.mayTakeAhead(p.PSN) {
+		q.missing(now, p.PSN)
 		return bth.DropResponse
 	}
 	var original [8]byte
 	binary.NativeEndian.PutUint64(original[:], p.AtomicAck)
-	if q.scatter(q.sq.sgl(r.compl), 0, original[:]) != memreg.FaultNone {
-		q.fail(r.compl, StatusLocProtErr)
+	if q.scatter(q.sq.sgl(i), 0, original[:]) != memreg.FaultNone {
+		q.fail(i, StatusLocProtErr)
 		return bth.DropNone
 	}
-	q.complete(w)
-	q.progress(now)
+	if ahead {
+		q.takeAhead(now, p.PSN)
+		return bth.DropNone
+	}
+	w.done++
+	q.settle(now)
 	return bth.DropNone
 }
 
@@ -213,20 +242,28 @@ func (q *QP) handleRNR(now clock.Time, p *bth.Packet) bth.Drop {
 	if r.rnrWait {
 		return bth.DropNone // an echo of the one that is waited for
 	}
-	if whole {
+	back := r.una
+	switch {
+	case whole:
 		if !q.spendRNRRetry() {
 			return bth.DropNone
 		}
 		r.retriesLeft = q.attr.RetryCnt // the packet arrived: what was lost on the way to here is made good
-	} else if !r.recovering && !q.spendRetry() {
-		// A response before it went missing, which costs a retry as ever; only the
-		// resending waits for the receiver too.
+	case q.cfg.Recovery.Selective:
+		// An answer before it went missing, which costs a retry as ever and is asked for
+		// when the receiver is ready.
+		if q.missing(now, p.PSN); q.State() == StateErr {
+			return bth.DropNone
+		}
+		back = p.PSN
+	case !r.recovering && !q.spendRetry():
 		return bth.DropNone
 	}
-	q.goBack()
+	q.goBack(back)
 	r.recovering = false
 	r.rnrWait, r.rnrPSN = true, p.PSN
 	r.rnrUntil = now.Add(p.AETH.Syndrome.RNRTimer())
+	r.ackDeadline, r.probe.at = clock.Never, clock.Never
 	return bth.DropNone
 }
 
@@ -249,7 +286,6 @@ func (q *QP) spendRNRRetry() bool {
 
 // handleNAK resends after a sequence NAK and fails the request after any other.
 func (q *QP) handleNAK(now clock.Time, p *bth.Packet) bth.Drop {
-	r := &q.req
 	var status Status
 	switch p.AETH.Syndrome {
 	case bth.NAKSequence:
@@ -270,13 +306,11 @@ func (q *QP) handleNAK(now clock.Time, p *bth.Packet) bth.Drop {
 		// whose response was lost is flushed.
 		i, _ := q.find(p.PSN)
 		q.fail(i, status)
-	case !whole:
-		q.impliedNAK()
-	case r.recovering || r.rnrWait:
-		// Already being resent, or waiting for the receiver to be ready.
 	default:
-		q.retry()
-		r.recovering = true
+		if !whole {
+			q.missing(now, p.PSN)
+		}
+		q.gap(p.PSN, whole)
 	}
 	return bth.DropNone
 }

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/go-roce/roce/bth"
 	"github.com/go-roce/roce/memreg"
@@ -41,6 +42,8 @@ const (
 	// DefaultWindow is the packets in flight when Config.Window is 0. It is what
 	// rdma_rxe keeps in flight, so every peer is known to buffer that much.
 	DefaultWindow = 128
+	// MaxHold is the most packets a queue pair keeps behind a gap.
+	MaxHold = 1 << 12
 )
 
 // Config describes a queue pair to New. The zero values mean what each field says.
@@ -66,6 +69,30 @@ type Config struct {
 	// Credits makes the responder advertise end-to-end credits (IBA 9.7.7.2).
 	// Off, it says it has none to give and relies on RNR NAKs, as rdma_rxe does.
 	Credits bool
+	// Recovery is what is done about losses beyond the specification's duties. Its
+	// zero value is go-back-N, as rdma_rxe has it.
+	Recovery Recovery
+	// Congestion limits what is in flight below Window; nil means a window that shrinks
+	// only when losses show a full queue.
+	Congestion Congestion
+}
+
+// Recovery says how a queue pair makes losses good with peers of any make, none of which
+// needs to know: on the wire it is the packets of the specification.
+type Recovery struct {
+	// Probe is the shortest time without progress after which the oldest request is sent
+	// again to find out what has become of it, long before the ACK timeout; 0 means never.
+	Probe time.Duration
+	// Selective sends only what is missing once the peer is seen to keep packets behind
+	// a gap, and asks for missing parts of READ responses.
+	Selective bool
+	// Hold is how many packets behind a gap the responder keeps; 0 means none, as the
+	// specification has it. Pool is where, and limits it for many queue pairs together.
+	Hold int
+	Pool *HoldPool
+	// ReorderWindow is how long a gap may last before it is taken for a loss, for
+	// networks that reorder; 0 means no time.
+	ReorderWindow time.Duration
 }
 
 func (c *Config) validate() error {
@@ -89,6 +116,12 @@ func (c *Config) validate() error {
 		return bad("path MTU %d is none of 256, 512, 1024, 2048, 4096", c.MaxPathMTU)
 	case c.Window < 0 || c.Window > bth.MaxPSNDistance-1:
 		return bad("a window of %d packets must be 1 to %d", c.Window, bth.MaxPSNDistance-1)
+	case c.Recovery.Hold < 0 || c.Recovery.Hold > MaxHold:
+		return bad("%d packets held behind a gap must be 0 to %d", c.Recovery.Hold, MaxHold)
+	case c.Recovery.Hold > 0 && c.Recovery.Pool == nil:
+		return bad("packets are to be held behind a gap but Recovery.Pool is nil")
+	case c.Recovery.Probe < 0 || c.Recovery.ReorderWindow < 0:
+		return bad("a probe after %v and a reorder window of %v must not be negative", c.Recovery.Probe, c.Recovery.ReorderWindow)
 	}
 	return nil
 }

@@ -26,6 +26,8 @@ type options struct {
 	memory             int // bytes of each end's region
 	access             memreg.Access
 	regionAccess       memreg.Access
+	// recovery, unless nil, says how the end of that name makes losses good.
+	recovery func(name string) Recovery
 }
 
 const allAccess = memreg.LocalWrite | memreg.RemoteWrite | memreg.RemoteRead | memreg.RemoteAtomic
@@ -84,6 +86,10 @@ func newEnd(t testing.TB, name string, o options) *end {
 	e := &end{t: t, name: name, opt: o, addr: addrs[name], mem: make([]byte, o.memory), drops: map[bth.Drop]int{}}
 	seed := uint32(qpns[name])
 	e.table = memreg.NewTable(func() uint32 { seed = seed*1664525 + 1013904223; return seed })
+	var recovery Recovery
+	if o.recovery != nil {
+		recovery = o.recovery(name)
+	}
 	var err error
 	if e.region, err = e.table.Register(1, e.mem, memreg.Options{Access: o.regionAccess}); err != nil {
 		t.Fatal(err)
@@ -91,6 +97,7 @@ func newEnd(t testing.TB, name string, o options) *end {
 	e.qp, err = New(Config{
 		Type: TypeRC, QPN: qpns[name], PD: 1, Table: e.table, SendDepth: o.depth, RecvDepth: o.depth, SendSGE: o.sge,
 		RecvSGE: o.sge, MaxInline: o.inline, SignalAll: o.signalAll, Window: o.window, Credits: o.credits,
+		Recovery: recovery,
 	})
 	if err != nil {
 		t.Fatal(err)

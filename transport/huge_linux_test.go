@@ -128,6 +128,7 @@ func TestHuge_RequesterReads2GiB(t *testing.T) {
 	s.wantDrops(map[bth.Drop]int{bth.DropStale: 2})
 	s.qp.sq.at(0).done = hugePackets - 2
 	s.qp.req.una = s.opt.psn.Add(hugePackets - 2)
+	s.qp.req.acked = s.opt.psn.Add(hugePackets)
 	s.qp.req.ackDeadline = s.now()
 	s.qp.HandleTimeout(s.now())
 	s.pollPacket(s.now())

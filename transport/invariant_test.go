@@ -35,6 +35,10 @@ func brokenInvariant(q *QP) string {
 		return fmt.Sprintf("RNR wait %v until %d, ACK timer %d", r.rnrWait, r.rnrUntil, r.ackDeadline)
 	case r.una == r.high && r.ackDeadline != clock.Never:
 		return "the ACK timer is armed with nothing outstanding"
+	case (r.una == r.high || r.rnrWait) && r.probe.at != clock.Never:
+		return "a probe is due with nothing outstanding"
+	case dist(r.una, r.acked) > dist(r.una, r.high):
+		return fmt.Sprintf("una %d, acked %d, high %d", r.una, r.acked, r.high)
 	case dist(r.una, r.next) > dist(r.una, r.high):
 		return fmt.Sprintf("una %d, next %d, high %d", r.una, r.next, r.high)
 	case r.outstanding > uint32(q.attr.MaxRdAtomic):
@@ -63,6 +67,27 @@ func brokenInvariant(q *QP) string {
 	}
 	if i != tail && sq.at(i).done != 0 {
 		return "a request that was not started has responses"
+	}
+	if l := r.losses; l != nil {
+		for p := range uint32(psnSpan) {
+			psn := r.una.Add(p)
+			inFlight := p < dist(r.una, r.high)
+			if l.want.has(psn) && !l.asked.has(psn) || !inFlight && (l.asked.has(psn) || l.got.has(psn)) || p == 0 && l.got.has(psn) {
+				return fmt.Sprintf("PSN %d, %d behind una: got %v, asked %v, wanted %v", psn, p, l.got.has(psn), l.asked.has(psn), l.want.has(psn))
+			}
+		}
+	}
+	if held := q.resp.held.list; len(held) > q.cfg.Recovery.Hold {
+		return fmt.Sprintf("%d packets are held, at most %d may be", len(held), q.cfg.Recovery.Hold)
+	}
+	for i, x := range q.resp.held.list {
+		before := q.resp.epsn
+		if i > 0 {
+			before = q.resp.held.list[i-1].packet.PSN
+		}
+		if !before.Before(x.packet.PSN) {
+			return fmt.Sprintf("PSN %d is held behind %d", x.packet.PSN, before)
+		}
 	}
 	a := &q.resp.answers
 	for i, x := range a.pending() {

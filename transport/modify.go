@@ -169,7 +169,7 @@ func (q *QP) modifyRunning(now clock.Time, a *Attr) {
 		q.resp.resize(a.MaxDestRdAtomic)
 	}
 	if a.Mask&AttrTimeout != 0 {
-		q.armAckTimer(now)
+		q.restartTimers(now)
 	}
 }
 
@@ -222,18 +222,23 @@ func (q *QP) toReset() {
 	q.sq.head.Store(q.sq.tail.Load())
 	q.rq.head.Store(q.rq.tail.Load())
 	q.rq.cur = q.rq.tail.Load()
-	q.req.reset()
+	q.req.reset(&q.cfg)
 	q.req.cur, q.req.compl = q.sq.tail.Load(), q.sq.tail.Load()
-	q.resp = responder{}
+	q.dropHeld()
+	q.resp = responder{nakAt: clock.Never}
 	q.events = 0
 }
 
 // toError stops everything; PollCompletion then flushes what is queued.
 func (q *QP) toError() {
 	q.state.Store(uint32(StateErr))
-	q.req.ackDeadline, q.req.rnrUntil = clock.Never, clock.Never
+	q.req.ackDeadline, q.req.rnrUntil, q.req.probe.at = clock.Never, clock.Never, clock.Never
+	q.req.losses = nil
+	q.dropHeld()
+	q.resp.nakAt = clock.Never
 	q.req.rnrWait, q.req.drained = false, false
 	q.resp.answers.clear()
+	q.resp.reports = gapReports{}
 }
 
 var attrNames = [...]string{

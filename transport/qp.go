@@ -49,7 +49,8 @@ func New(cfg Config) (*QP, error) {
 	q := &QP{cfg: cfg}
 	q.sq.init(cfg.SendDepth, cfg.SendSGE, cfg.MaxInline)
 	q.rq.init(cfg.RecvDepth, cfg.RecvSGE)
-	q.req.reset()
+	q.req.reset(&q.cfg)
+	q.resp.nakAt = clock.Never
 	return q, nil
 }
 
@@ -96,6 +97,7 @@ func (q *QP) HandlePacket(now clock.Time, p *bth.Packet) bth.Drop {
 	}
 	if p.Flags.Any(bth.Congestion) {
 		q.ctr.CNPsReceived++
+		q.req.window.notified()
 		return bth.DropNone
 	}
 	if p.Opcode.Service() != bth.RC {
@@ -109,7 +111,7 @@ func (q *QP) HandlePacket(now clock.Time, p *bth.Packet) bth.Drop {
 	if p.Flags.Any(bth.Response) {
 		return q.handleResponse(now, p)
 	}
-	return q.handleRequest(p)
+	return q.handleRequest(now, p)
 }
 
 // burstLimit is how many packets one role may send in a row while the other waits.

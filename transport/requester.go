@@ -18,6 +18,7 @@ type requester struct {
 	next  bth.PSN // PSN of the next packet: that of packet pkt of slot cur
 	high  bth.PSN // one past the highest PSN ever sent
 	una   bth.PSN // oldest PSN not acknowledged
+	acked bth.PSN // before it everything was executed, though answers may be missing
 
 	outstanding uint32 // READs and atomics sent and not answered
 	silent      uint32 // slots freed without a completion since the last one
@@ -39,10 +40,16 @@ type requester struct {
 
 	rnrUntil    clock.Time
 	ackDeadline clock.Time
+
+	losses *losses // nil until something was lost
+	probe  probe
+	window window
 }
 
-func (r *requester) reset() {
+func (r *requester) reset(c *Config) {
 	*r = requester{rnrUntil: clock.Never, ackDeadline: clock.Never}
+	r.probe.reset()
+	r.window.start(c)
 }
 
 // dist returns how many PSNs lie from a to b, going forward.
@@ -52,9 +59,9 @@ func dist(a, b bth.PSN) uint32 { return uint32(b-a) & 0xFFFFFF }
 func (q *QP) startRequester() {
 	r := &q.req
 	at := q.sq.head.Load()
-	r.reset()
+	r.reset(&q.cfg)
 	r.cur, r.compl = at, at
-	r.next, r.high, r.una = q.attr.SQPSN, q.attr.SQPSN, q.attr.SQPSN
+	r.next, r.high, r.una, r.acked = q.attr.SQPSN, q.attr.SQPSN, q.attr.SQPSN, q.attr.SQPSN
 	r.retriesLeft, r.rnrLeft = q.attr.RetryCnt, q.attr.RNRRetry
 }
 
@@ -66,7 +73,13 @@ func (q *QP) nextRequest(now clock.Time, out *Out) bool {
 	default:
 		return false
 	}
-	if r.rnrWait || r.cur == q.sq.tail.Load() {
+	if r.rnrWait {
+		return false
+	}
+	if r.losses != nil && q.nextRepair(now, out) {
+		return true
+	}
+	if r.cur == q.sq.tail.Load() {
 		return false
 	}
 	w := q.sq.at(r.cur)
@@ -75,34 +88,25 @@ func (q *QP) nextRequest(now clock.Time, out *Out) bool {
 			return false
 		}
 		if w.answered() && q.writable(q.sq.sgl(r.cur)) != memreg.FaultNone {
-			q.failLocally()
+			q.failLocally(r.cur)
 			return false
 		}
 		q.startWQE(w)
-	} else if dist(r.una, r.next) >= q.cfg.window() {
+	} else if dist(r.una, r.next) >= r.window.size {
+		r.window.blocked = true
 		return false
 	}
 
 	resend := dist(r.una, r.next) < dist(r.una, r.high)
-	out.Headers = bth.Headers{Header: bth.Header{
-		MigReq: true,
-		PKey:   bth.DefaultPKey,
-		DestQP: q.attr.DestQPN,
-		PSN:    r.next,
-	}}
-	out.Payload = out.Payload[:0]
-	out.Length = 0
-	out.Copy = false
-	out.Retransmit = resend
-	var span uint32
+	q.startRequest(out, r.next, resend)
+	span := uint32(1)
 	if w.answered() {
-		span = q.buildAnswered(w, out)
-	} else {
-		if !q.buildData(w, out) {
-			q.failLocally()
-			return false
-		}
-		span = 1
+		// A READ that was answered in part asks for the rest (IBA 9.7.5.1.2 lets it).
+		span = w.npkts - w.done
+		q.buildAnswered(w, w.done, span, out)
+	} else if !q.buildData(r.cur, r.pkt, out) {
+		q.failLocally(r.cur)
+		return false
 	}
 	r.next = r.next.Add(span)
 	if dist(r.una, r.next) > dist(r.una, r.high) {
@@ -114,22 +118,42 @@ func (q *QP) nextRequest(now clock.Time, out *Out) bool {
 		r.pkt = 0
 	}
 	r.sinceAckReq++
-	if out.AckReq || r.sinceAckReq >= q.ackEvery() || dist(r.una, r.next) >= q.cfg.window() {
+	if out.AckReq || resend && out.PSN == r.una && q.cfg.Recovery.Selective || r.sinceAckReq >= q.ackEvery() || dist(r.una, r.next) >= r.window.size {
 		out.AckReq = true
 		r.sinceAckReq = 0
 	}
 	if resend {
+		r.probe.timeAgain(out.PSN, now)
+	} else {
+		r.probe.time(out.PSN, now)
+	}
+	q.startTimers(now, out.PSN)
+	return true
+}
+
+// startRequest fills in what the headers of every request have in common.
+func (q *QP) startRequest(out *Out, psn bth.PSN, resend bool) {
+	out.Headers = bth.Headers{Header: bth.Header{
+		MigReq: true,
+		PKey:   bth.DefaultPKey,
+		DestQP: q.attr.DestQPN,
+		PSN:    psn,
+	}}
+	out.Payload = out.Payload[:0]
+	out.Length = 0
+	out.Copy = false
+	out.Retransmit = resend
+	if resend {
 		q.ctr.Retransmits++
 	}
-	if r.ackDeadline == clock.Never {
-		r.ackDeadline = q.ackDeadline(now)
-	}
-	return true
 }
 
 // ackEvery is how many packets may pass without asking for an acknowledgement:
 // often enough that the window never runs dry for want of one.
-func (q *QP) ackEvery() uint32 { return max(q.cfg.window()/4, 1) }
+func (q *QP) ackEvery() uint32 { return max(q.req.window.size/4, 1) }
+
+// readAhead is how many windows of PSNs may be taken when a READ or atomic is sent.
+const readAhead = 4
 
 // mayStart reports whether a request not sent before may be sent now.
 func (q *QP) mayStart(w *sendWQE) bool {
@@ -150,7 +174,14 @@ func (q *QP) mayStart(w *sendWQE) bool {
 	if r.limited && inFlight > 0 && w.consumesReceive() && int32(r.ssn-r.limit)<<8 > 0 {
 		return false
 	}
-	if inFlight >= q.cfg.window() {
+	limit := r.window.size
+	if w.answered() && q.cfg.Recovery.Selective {
+		// What a READ brings comes at the peer's pace, and the peer should have the next one before it
+		// is through with this: MAX_QP_RD_ATOMIC is the limit that was agreed.
+		limit *= readAhead
+	}
+	if inFlight >= limit {
+		r.window.blocked = true
 		return false
 	}
 	return inFlight+q.packets(w.length) <= bth.MaxPSNDistance
@@ -186,20 +217,20 @@ func (q *QP) startWQE(w *sendWQE) {
 	}
 }
 
-// buildData makes a SEND or WRITE packet. It reports false when the local memory
-// is not there.
-func (q *QP) buildData(w *sendWQE, out *Out) bool {
-	r := &q.req
+// buildData makes packet pkt of the SEND or WRITE in slot i. It reports false when the
+// local memory is not there.
+func (q *QP) buildData(i, pkt uint32, out *Out) bool {
+	w := q.sq.at(i)
 	mtu := uint32(q.attr.PathMTU)
-	off := r.pkt * mtu
+	off := pkt * mtu
 	n := min(mtu, w.length-off)
-	last := r.pkt+1 == w.npkts
+	last := pkt+1 == w.npkts
 	if n > 0 {
 		if w.flags&Inline != 0 {
-			out.Payload = append(out.Payload, q.sq.inline(r.cur)[off:off+n])
+			out.Payload = append(out.Payload, q.sq.inline(i)[off:off+n])
 		} else {
 			var fault memreg.Fault
-			out.Payload, fault = q.gather(out.Payload, q.sq.sgl(r.cur), off, n)
+			out.Payload, fault = q.gather(out.Payload, q.sq.sgl(i), off, n)
 			if fault != memreg.FaultNone {
 				return false
 			}
@@ -207,13 +238,13 @@ func (q *QP) buildData(w *sendWQE, out *Out) bool {
 	}
 	out.Length = int(n)
 	out.Pad = uint8(-n & 3)
-	out.Opcode = dataOpcode(w.op, r.pkt == 0, last)
+	out.Opcode = dataOpcode(w.op, pkt == 0, last)
 	if last {
 		out.AckReq = true
 		out.SE = w.flags&Solicited != 0 && w.consumesReceive()
 		out.Imm, out.Inv = w.imm, w.imm
 	}
-	if r.pkt == 0 {
+	if pkt == 0 {
 		out.RETH = bth.RETH{VA: w.remoteAddr, RKey: uint32(w.rkey), Length: w.length}
 	}
 	return true
@@ -249,19 +280,20 @@ func dataOpcode(op WROpcode, first, last bool) bth.Opcode {
 	return end
 }
 
-// buildAnswered makes a READ or atomic request and returns the PSNs it takes. A
-// READ that was answered in part asks for the rest (IBA 9.7.5.1.2 lets it).
-func (q *QP) buildAnswered(w *sendWQE, out *Out) (span uint32) {
+// buildAnswered makes a READ or atomic request; of a READ for n packets of the response
+// from packet pkt on.
+func (q *QP) buildAnswered(w *sendWQE, pkt, n uint32, out *Out) {
 	out.AckReq = true
 	switch w.op {
 	case WRRead:
 		out.Opcode = bth.RCReadRequest
-		got := w.done * uint32(q.attr.PathMTU)
-		out.RETH = bth.RETH{VA: w.remoteAddr + uint64(got), RKey: uint32(w.rkey), Length: w.length - got}
+		mtu := uint64(q.attr.PathMTU)
+		from := uint64(pkt) * mtu
+		length := min(uint64(n)*mtu, uint64(w.length)-from)
+		out.RETH = bth.RETH{VA: w.remoteAddr + from, RKey: uint32(w.rkey), Length: uint32(length)}
 		if w.length == 0 {
 			out.RETH.RKey = 0 // rdma_rxe 6.2 and later never answer a duplicate of one with a key
 		}
-		return w.npkts - w.done
 	case WRCompareSwap:
 		out.Opcode = bth.RCCompareSwap
 		out.AtomicETH = bth.AtomicETH{VA: w.remoteAddr, RKey: uint32(w.rkey), SwapAdd: w.swap, Compare: w.compareAdd}
@@ -269,7 +301,6 @@ func (q *QP) buildAnswered(w *sendWQE, out *Out) (span uint32) {
 		out.Opcode = bth.RCFetchAdd
 		out.AtomicETH = bth.AtomicETH{VA: w.remoteAddr, RKey: uint32(w.rkey), SwapAdd: w.compareAdd}
 	}
-	return 1
 }
 
 // seek makes the packet with PSN psn the next one to send. psn lies from una to high.
@@ -295,19 +326,23 @@ func (q *QP) find(psn bth.PSN) (slot, pkt uint32) {
 	return i, 0
 }
 
-// goBack resends everything from una on.
-func (q *QP) goBack() {
-	q.seek(q.req.una)
-	q.req.sinceAckReq = 0
-	q.req.ackDeadline = clock.Never // armed again by the first packet resent
+// goBack resends everything from psn on, which lies from una to high.
+func (q *QP) goBack(psn bth.PSN) {
+	r := &q.req
+	q.seek(psn)
+	r.sinceAckReq = 0
+	r.ackDeadline = clock.Never // armed again by the first packet resent
+	if r.losses != nil {
+		r.losses.forgetFrom(psn, dist(psn, r.high))
+	}
 }
 
-// failLocally ends the queue pair over the request at cur, whose memory or key is
+// failLocally ends the queue pair over the request in slot i, whose memory or key is
 // not what its gather list says. While others before it are incomplete it does
 // nothing: they complete as if all were well, and then the fault is found again.
-func (q *QP) failLocally() {
-	if q.req.cur == q.req.compl {
-		q.fail(q.req.cur, StatusLocProtErr)
+func (q *QP) failLocally(i uint32) {
+	if i == q.req.compl {
+		q.fail(i, StatusLocProtErr)
 	}
 }
 
@@ -347,17 +382,39 @@ func (q *QP) ackDeadline(now clock.Time) clock.Time {
 	return now.Add(t)
 }
 
-// armAckTimer starts the ACK timer anew if the peer owes an answer.
-func (q *QP) armAckTimer(now clock.Time) {
+// startTimers starts what is to happen unless the packet just sent, psn, is answered.
+func (q *QP) startTimers(now clock.Time, psn bth.PSN) {
 	r := &q.req
-	r.ackDeadline = clock.Never
+	if r.ackDeadline == clock.Never {
+		r.ackDeadline = q.ackDeadline(now)
+	}
+	if r.probe.at == clock.Never {
+		r.probe.asked = now
+	}
+	if r.probe.at == clock.Never || psn == r.una {
+		r.probe.at = q.probeDeadline(now)
+	}
+}
+
+// restartTimers starts them anew if the peer still owes an answer.
+func (q *QP) restartTimers(now clock.Time) {
+	r := &q.req
+	r.ackDeadline, r.probe.at = clock.Never, clock.Never
 	if r.una != r.high && !r.rnrWait {
 		r.ackDeadline = q.ackDeadline(now)
+		r.probe.at = q.probeDeadline(now)
 	}
 }
 
 // NextTimeout returns when HandleTimeout is due, or clock.Never.
-func (q *QP) NextTimeout() clock.Time { return min(q.req.rnrUntil, q.req.ackDeadline) }
+func (q *QP) NextTimeout() clock.Time {
+	r := &q.req
+	t := min(r.rnrUntil, r.ackDeadline, r.probe.at, q.resp.nakAt)
+	if r.losses != nil {
+		t = min(t, r.losses.missingAt)
+	}
+	return t
+}
 
 // HandleTimeout acts on timers that have run out by now. A call too early, or
 // for no reason, does nothing.
@@ -367,18 +424,29 @@ func (q *QP) HandleTimeout(now clock.Time) {
 		r.rnrUntil = clock.Never
 		r.rnrWait = false
 	}
+	if q.resp.nakAt <= now {
+		q.reorderWindowOver()
+	}
+	if l := r.losses; l != nil && l.missingAt <= now {
+		l.missingAt = clock.Never
+		q.resendMissing(l.missingTo)
+	}
 	if r.ackDeadline <= now {
 		r.ackDeadline = clock.Never
 		q.ctr.Timeouts++
+		r.window.lost(lostAgain)
 		q.retry()
 		r.recovering = false
+	}
+	if r.probe.at <= now {
+		q.sendProbe(now)
 	}
 }
 
 // retry resends everything not acknowledged at the cost of a retry, or gives up.
 func (q *QP) retry() {
 	if q.spendRetry() {
-		q.goBack()
+		q.goBack(q.req.una)
 	}
 }
 

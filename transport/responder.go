@@ -2,6 +2,7 @@ package transport
 
 import (
 	"github.com/go-roce/roce/bth"
+	"github.com/go-roce/roce/clock"
 	"github.com/go-roce/roce/memreg"
 )
 
@@ -23,6 +24,10 @@ type responder struct {
 
 	replay  replayStore
 	answers answerQueue
+
+	held    holdQueue // requests from behind a gap
+	reports gapReports
+	nakAt   clock.Time // when the reorder window of the gap ends
 }
 
 // message is the kind of message a responder is in the middle of.
@@ -47,7 +52,7 @@ const (
 
 func (q *QP) startResponder() {
 	a := &q.attr
-	q.resp = responder{epsn: a.RQPSN}
+	q.resp = responder{epsn: a.RQPSN, nakAt: clock.Never}
 	q.resp.resize(a.MaxDestRdAtomic)
 }
 
@@ -63,7 +68,7 @@ func (r *responder) resize(n uint8) {
 }
 
 // handleRequest takes a request packet.
-func (q *QP) handleRequest(p *bth.Packet) bth.Drop {
+func (q *QP) handleRequest(now clock.Time, p *bth.Packet) bth.Drop {
 	r := &q.resp
 	if q.State() == StateRTR && !r.heard {
 		r.heard = true
@@ -71,34 +76,42 @@ func (q *QP) handleRequest(p *bth.Packet) bth.Drop {
 	}
 	switch ahead := p.PSN.Diff(r.epsn); {
 	case ahead > 0:
-		q.ctr.OutOfSequence++
-		if r.quiet {
-			if r.afterRNR {
-				return bth.DropRNR
-			}
-			return bth.DropGap
-		}
-		r.quiet = true
-		q.nak(bth.NAKSequence, r.epsn)
-		return bth.DropGap
+		return q.handleAhead(now, p)
 	case ahead < 0:
 		q.ctr.DuplicateRequests++
 		return q.handleDuplicate(p)
 	}
-
 	// The NAK for this PSN, if it has not left yet, has lost its meaning.
 	r.answers.dropNAK()
+	switch {
+	case q.accept(p):
+		if len(r.held.list) > 0 {
+			q.takeHeld(now)
+		} else {
+			r.nakAt = clock.Never
+		}
+	case r.afterRNR:
+		return bth.DropRNR
+	}
+	return bth.DropNone
+}
+
+// accept executes the request that is expected next and queues the answer. It reports
+// whether it was executed.
+func (q *QP) accept(p *bth.Packet) bool {
+	r := &q.resp
 	switch q.execute(p) {
 	case executed:
 		r.quiet, r.afterRNR = false, false
 		if p.AckReq && !p.Flags.Any(bth.Read|bth.Atomic) {
 			r.answers.ack(p.PSN)
 		}
+		return true
 	case notReady:
 		r.quiet, r.afterRNR = true, true
+		r.nakAt = clock.Never
 		q.ctr.RNRNAKsSent++
 		r.answers.add(answer{kind: answerNAK, psn: p.PSN, npkts: 1, syndrome: bth.RNRNAK(q.attr.MinRNRTimer)})
-		return bth.DropRNR
 	case invalidRequest:
 		if w := q.receiveInUse(); w != nil && w.status == StatusSuccess {
 			w.status = StatusRemInvReqErr
@@ -109,7 +122,7 @@ func (q *QP) handleRequest(p *bth.Packet) bth.Drop {
 	case operationError:
 		q.refuse(bth.NAKRemoteOperation, p.PSN, EventQPFatal)
 	}
-	return bth.DropNone
+	return false
 }
 
 // nak queues a NAK.
@@ -338,7 +351,9 @@ func (q *QP) handleDuplicate(p *bth.Packet) bth.Drop {
 		if e == nil || e.kind != resourceAtomic {
 			return bth.DropForgotten
 		}
-		r.answers.again(answer{kind: answerAtomic, psn: p.PSN, npkts: 1, original: e.original})
+		if !r.answers.again(answer{kind: answerAtomic, psn: p.PSN, npkts: 1, original: e.original}) {
+			return bth.DropForgotten
+		}
 		return bth.DropNone
 	case p.Flags.Any(bth.Send | bth.Write):
 		// Acknowledge up to now, but not across a READ or atomic behind it: its own
@@ -367,7 +382,9 @@ func (q *QP) repeatRead(p *bth.Packet) bth.Drop {
 		q.refuse(bth.NAKRemoteAccess, p.PSN, EventAccessErr)
 		return bth.DropNone
 	}
-	q.resp.answers.again(answer{kind: answerRead, psn: p.PSN, npkts: n, reth: p.RETH})
+	if !q.resp.answers.again(answer{kind: answerRead, psn: p.PSN, npkts: n, reth: p.RETH}) {
+		return bth.DropForgotten
+	}
 	return bth.DropNone
 }
 

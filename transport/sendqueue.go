@@ -18,11 +18,12 @@ type sendWQE struct {
 	ssn              uint32 // send sequence number, counted against credits
 	first            bth.PSN
 	npkts            uint32 // PSNs the message takes
-	done             uint32 // READ: response packets received, always from the front
+	done             uint32 // answer packets received, always from the front
 	op               WROpcode
 	flags            SendFlags
 	nsge             uint8
 	started          bool
+	inParts          bool // READ: part of it was asked for again
 	status           Status
 }
 

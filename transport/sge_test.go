@@ -88,7 +88,7 @@ func TestPitfall28_ResendTakesTheRightBytesOfAList(t *testing.T) {
 		for psn := len(first) - 1; psn >= 0; psn-- {
 			s.sent = nil
 			s.qp.req.una = s.opt.psn.Add(uint32(psn))
-			s.qp.goBack()
+			s.qp.goBack(s.qp.req.una)
 			s.transmit()
 			if len(s.sent) != len(first)-psn {
 				t.Fatalf("round %d: %d packets from %d on, want %d", round, len(s.sent), psn, len(first)-psn)

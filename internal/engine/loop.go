@@ -62,7 +62,11 @@ type Loop struct {
 	moved    int // packets and completions of this turn
 	counters Counters
 	past     transport.Counters // of destroyed queue pairs
+	holds    *transport.HoldPool
 }
+
+// holdLimit is how many packets all queue pairs of a loop together keep behind gaps: 64 MiB at the largest path MTU.
+const holdLimit = 1 << 14
 
 // Counters are what a loop counts besides its queue pairs.
 type Counters struct {
@@ -82,6 +86,7 @@ func New(c Config) *Loop {
 		driver: make(chan struct{}, 1),
 		done:   make(chan struct{}),
 		qps:    newQPNTable(c.QPNs),
+		holds:  transport.NewHoldPool(holdLimit),
 	}
 	l.rx.addrs = c.Addrs
 	l.tx.gather = c.Caps.Gather

@@ -83,6 +83,7 @@ func (l *Loop) adopt(q *QP, c transport.Config) error {
 		return err
 	}
 	c.QPN = q.qpn
+	c.Recovery.Pool = l.holds
 	if q.tr, err = transport.New(c); err != nil {
 		return err
 	}

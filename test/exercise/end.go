@@ -46,6 +46,12 @@ type Options struct {
 // New opens a device on l and makes what the End has. All is closed when the test ends.
 func New(t testing.TB, l link.Link, o Options) *End {
 	t.Helper()
+	if o.Device.Recovery == nil && !o.Device.Impair.Active() {
+		// A machine that stood still is not to be taken for a packet that got lost.
+		r := roce.DefaultRecovery()
+		r.Probe = 0
+		o.Device.Recovery = &r
+	}
 	dev, err := roce.OpenLink(t.Context(), l, &o.Device)
 	if err != nil {
 		t.Fatal(err)
