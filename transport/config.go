@@ -81,7 +81,8 @@ type Config struct {
 // needs to know: on the wire it is the packets of the specification.
 type Recovery struct {
 	// Probe is the shortest time without progress after which the oldest request is sent
-	// again to find out what has become of it, long before the ACK timeout; 0 means never.
+	// again to find out what has become of it, long before the ACK timeout; 0 means never. While
+	// nothing has been lost it is 16 times as long, and where losses are frequent as short as round trips allow.
 	Probe time.Duration
 	// Selective sends only what is missing once the peer is seen to keep packets behind
 	// a gap, and asks for missing parts of READ responses.

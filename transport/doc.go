@@ -37,10 +37,18 @@
 //	ACK timeout   3 x 4.096 us x 2^TIMEOUT without progress: resend from the oldest
 //	              unacknowledged packet, at the cost of one of RETRY_CNT
 //	RNR           the time an RNR NAK asks for, during which no request is sent
+//	probe         longer silence than round trips explain: the oldest request again, as a question (probe.go)
+//	reorder       how long a gap may last before it is taken for a loss (hold.go)
+//
+// # Losses
+//
+// The zero [Recovery] is go-back-N. What it can do beyond that needs no agreement with the
+// peer. The responder keeps requests behind a gap and takes them when it is filled (hold.go). The requester sends only what is
+// missing once it has seen its peer do so, and asks for missing READ responses by range (losses.go). A window
+// shrinks only where losses look like a queue that runs full (window.go).
 //
 // # Limitations
 //
-// Only RC is implemented. Requests behind a gap are dropped, as every RC peer must
-// expect; FLUSH and ATOMIC WRITE are refused as invalid requests; path migration,
+// Only RC is implemented; FLUSH and ATOMIC WRITE are refused as invalid requests; path migration,
 // memory windows and shared receive queues do not exist.
 package transport

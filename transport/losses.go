@@ -33,6 +33,8 @@ type losses struct {
 	// untilTrial gaps from now the peer is tried again, pause gaps after that once more.
 	untilTrial, pause uint32
 
+	// any: something was lost, as a NAK or an answer ahead of its turn tells.
+	any bool
 	// hole is where the last gap began, repaired where its repair ended.
 	hole, repaired bth.PSN
 	repairLen      uint32
@@ -184,6 +186,7 @@ func (q *QP) resendMissing(upTo bth.PSN) {
 	upTo = r.una.Add(end)
 	l.checked = upTo
 	if marked {
+		l.any, l.hole = true, r.una
 		q.ctr.ImpliedNAKs++
 		r.window.lost(lostOnce)
 	}
@@ -204,6 +207,7 @@ func (q *QP) gap(psn bth.PSN, oldest bool) {
 		return
 	}
 	l := q.lossesSoFar()
+	l.any = true
 	if l.trial && psn == l.tried {
 		if !oldest || q.spendRetry() {
 			q.peerDropped()

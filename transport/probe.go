@@ -93,6 +93,9 @@ func (p *probe) answeredTwice(now clock.Time, psn bth.PSN) {
 
 // patience of a probe: how much longer than measured an answer may take.
 const (
+	// cleanPatience stretches the shortest wait while nothing has been lost: silence is then rather
+	// a peer that is off its processor, for a few milliseconds where it shares that.
+	cleanPatience = 16
 	// readPatience stretches the wait for a READ, whose responses queue behind others.
 	readPatience = 2
 	// probeBackoff limits how often the wait is doubled.
@@ -118,9 +121,7 @@ func (q *QP) probeDeadline(now clock.Time) clock.Time {
 		wait = p.srtt + max(4*p.rttvar, p.srtt/4)
 	default:
 		wait = max(p.srtt+4*p.rttvar, 2*p.peaks[0], 2*p.peaks[1])
-		if !q.lossy() {
-			wait = max(wait, floor)
-		}
+		wait = max(wait, q.shortestProbe())
 		if q.sq.at(r.compl).op == WRRead {
 			wait *= readPatience
 		}
@@ -128,13 +129,19 @@ func (q *QP) probeDeadline(now clock.Time) clock.Time {
 	return now.Add(wait << min(p.sent, probeBackoff))
 }
 
-// lossyFor is for how many packets a connection counts as lossy after a loss.
+// lossyFor is for how many packets after a loss silence is more likely another than a slow peer.
 const lossyFor = 4096
 
-// lossy reports whether something was lost lately, so that silence is more likely a loss than a slow peer.
-func (q *QP) lossy() bool {
+// shortestProbe returns how long to be patient at least.
+func (q *QP) shortestProbe() time.Duration {
 	l := q.req.losses
-	return l != nil && dist(l.hole, q.req.una) < lossyFor
+	switch {
+	case l == nil || !l.any:
+		return cleanPatience * q.cfg.Recovery.Probe
+	case dist(l.hole, q.req.una) < lossyFor:
+		return 0
+	}
+	return q.cfg.Recovery.Probe
 }
 
 // sendProbe asks about the oldest request.

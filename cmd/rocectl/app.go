@@ -8,8 +8,11 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/go-roce/roce"
 )
 
 // Exit statuses.
@@ -33,6 +36,7 @@ type globals struct {
 	json    bool
 	pcap    string
 	impair  string
+	probe   time.Duration
 	verbose bool
 }
 
@@ -134,6 +138,7 @@ With --json exactly one JSON object is printed on stdout; of a command that fail
 	f.BoolVar(&a.json, "json", false, "print one JSON object instead of text")
 	f.StringVar(&a.pcap, "pcap", "", "write all packets to `FILE`, as pcapng with remarks")
 	f.StringVar(&a.impair, "impair", "", "harm the packets sent, by `SPEC`: loss=1%,dup=0.1%,reorder=0.5%,corrupt=0.01%,delay=1ms,rate=1Gbit,ce=1%,seed=7")
+	f.DurationVar(&a.probe, "probe", roce.DefaultRecovery().Probe, "ask again after a silence of this `TIME`, or longer where round trips are; 0 waits for the ACK timeout")
 	f.BoolVar(&a.verbose, "verbose", false, "tell more on stderr")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%w: see \"%s --help\"", err, cmd.CommandPath())

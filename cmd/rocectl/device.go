@@ -75,7 +75,9 @@ func (a *app) open(ctx context.Context, host string, manual bool) (*device, erro
 		return nil, err
 	}
 	d := new(device)
-	cfg := &roce.Config{Link: a.link, Manual: manual, Impair: impair}
+	recovery := roce.DefaultRecovery()
+	recovery.Probe = a.probe
+	cfg := &roce.Config{Link: a.link, Manual: manual, Impair: impair, Recovery: &recovery}
 	if d.pcap, err = a.createPcap(); err != nil {
 		return nil, err
 	}

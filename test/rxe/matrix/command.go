@@ -78,9 +78,15 @@ func (r run) ours() []string {
 		if r.pcap != "" {
 			args = append(args, "-pcap", r.pcap)
 		}
+		if c.Link == "clean" {
+			args = append(args, "-probe=false")
+		}
 		return r.within(append(args, r.script()...))
 	}
 	args := []string{filepath.Join(r.bin, "rocectl"), "-d", r.at.iface, "--link", "raw", "--json"}
+	if c.Link == "clean" {
+		args = append(args, "--probe", "0") // emulated, rxe is silent for longer than a loss would explain
+	}
 	if r.pcap != "" {
 		args = append(args, "--pcap", r.pcap)
 	}

@@ -38,7 +38,8 @@ func newPair(ctx context.Context, impair link.Impairment, pcap io.Writer) (*pair
 		link link.Link
 		pcap io.Writer
 	}{{&p.a, la, pcap}, {&p.b, lb, nil}} { // one end sees all packets
-		if err := e.open(ctx, e.link, &roce.Config{Impair: impair, Pcap: e.pcap}); err != nil {
+		cfg := &roce.Config{Impair: impair, Pcap: e.pcap, Recovery: recovery(impair)}
+		if err := e.open(ctx, e.link, cfg); err != nil {
 			p.close()
 			return nil, err
 		}
@@ -113,4 +114,13 @@ func (p *pair) receive(n, size int) error {
 		}
 	}
 	return nil
+}
+
+// recovery is patient on a wire in memory, which loses nothing: silence there is a process that waits for its turn.
+func recovery(impair link.Impairment) *roce.Recovery {
+	r := roce.DefaultRecovery()
+	if !impair.Active() {
+		r.Probe = 0
+	}
+	return &r
 }

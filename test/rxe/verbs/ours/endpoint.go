@@ -44,7 +44,11 @@ func open(ctx context.Context, s *settings) (_ *endpoint, err error) {
 			err = errors.Join(err, e.close())
 		}
 	}()
-	cfg := &roce.Config{Link: "raw"}
+	recovery := roce.DefaultRecovery()
+	if !s.probe {
+		recovery.Probe = 0
+	}
+	cfg := &roce.Config{Link: "raw", Recovery: &recovery}
 	if s.pcap != "" {
 		if e.pcap, err = os.Create(s.pcap); err != nil {
 			return nil, err

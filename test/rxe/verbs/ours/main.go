@@ -22,6 +22,7 @@ import (
 // settings are what the command line says.
 type settings struct {
 	iface, host, pcap string
+	probe             bool
 	family, port      int
 	mtu, rnrRetry     int
 	regionAccess      roce.Access
@@ -62,6 +63,7 @@ func parse(args []string) (*settings, error) {
 	flags.IntVar(&s.family, "family", 4, "address family of the GIDs, 4 or 6")
 	flags.IntVar(&s.port, "p", 0, "TCP port of the exchange")
 	flags.StringVar(&s.pcap, "pcap", "", "write the packets to this file")
+	flags.BoolVar(&s.probe, "probe", true, "ask again when rxe is silent for long, before the ACK timeout")
 	flags.IntVar(&s.mtu, "mtu", 1024, "path MTU")
 	flags.IntVar(&s.rnrRetry, "rnr-retry", 7, "attempts after an RNR NAK, 7 for ever")
 	noRegion := flags.Bool("no-region-access", false, "register the region for this end alone")
