@@ -79,7 +79,8 @@ type Stats struct {
 type Caps struct {
 	// MTU is the longest IP packet.
 	MTU int
-	// MaxSegments is how many packets a super-frame may hold; 1 when the link has none.
+	// MaxSegments is how many packets a super-frame may hold; 1 when the link has none. What a leased buffer
+	// has room for is its longest.
 	MaxSegments int
 	// Gather: Submit takes Frame.Gather.
 	Gather bool

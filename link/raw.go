@@ -14,6 +14,8 @@ type Options struct {
 	RingBytes int
 	// Depth is how many transmit buffers there are; 0 means 256.
 	Depth int
+	// SingleFrames keeps the link from sending super-frames, and from receiving them uncut.
+	SingleFrames bool
 }
 
 func (o Options) withDefaults() Options {

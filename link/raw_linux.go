@@ -59,12 +59,22 @@ func (r *rawLink) Queues() []Queue { return []Queue{r.queue} }
 
 // Info describes the link.
 func (r *rawLink) Info() Info {
-	return Info{Kind: "raw", Mode: "AF_PACKET, single frames", Interface: r.name}
+	i := Info{Kind: "raw", Mode: "AF_PACKET, single frames", Interface: r.name}
+	if r.queue.send.super > 0 {
+		i.Mode = "AF_PACKET, super-frames"
+	} else {
+		i.Reasons = r.queue.whySingle
+	}
+	return i
 }
 
 // Caps returns the interface's present MTU, but not more than the buffers were made for at opening.
 func (r *rawLink) Caps() Caps {
-	return Caps{MTU: min(r.MTU(), r.queue.send.frame-ethernetLen), MaxSegments: 1, Gather: true}
+	c := Caps{MTU: min(r.MTU(), r.queue.send.frame-ethernetLen), MaxSegments: 1, Gather: true}
+	if r.queue.send.super > 0 {
+		c.MaxSegments = maxSegments
+	}
+	return c
 }
 
 // Close ends the queue, see there, and gives back sockets, memory, port and queue pair numbers.

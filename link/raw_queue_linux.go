@@ -23,6 +23,8 @@ type rawQueue struct {
 	ring  *rxRing
 	send  *sender
 
+	whySingle []string // no super-frames
+
 	needRoom bool // Alloc had none, and Wait has not yet told that there is some
 	polls    [2]unix.PollFd
 	timeout  unix.Timespec
@@ -61,7 +63,19 @@ func openRawQueue(iface string, index, mtu int, o Options) (_ *rawQueue, err err
 	// PACKET_QDISC_BYPASS stays off: the queue discipline tells us when it is full
 	// instead of dropping, and it segments super-frames for devices that cannot.
 	setSendBuffer(fd, sendBuffer)
-	if q.ring, err = openRing(fd, mtu, o.RingBytes); err != nil {
+	super := 0
+	switch {
+	case o.SingleFrames:
+	case !kernelTakesSuperFrames():
+		q.whySingle = []string{"super-frames need Linux 6.2 or newer"}
+	default:
+		if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1); err != nil {
+			q.whySingle = []string{fmt.Sprintf("super-frames are refused by the kernel (PACKET_VNET_HDR): %v", err)}
+			break
+		}
+		super = maxSuper
+	}
+	if q.ring, err = openRing(fd, mtu, o.RingBytes, super > 0); err != nil {
 		return nil, err
 	}
 	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: bigEndian(unix.ETH_P_ALL), Ifindex: index}); err != nil {
@@ -70,14 +84,14 @@ func openRawQueue(iface string, index, mtu int, o Options) (_ *rawQueue, err err
 	if err := q.bell.Open(); err != nil {
 		return nil, err
 	}
-	q.send = newSender(fd, mtu+ethernetLen, o.Depth, &q.counters)
+	q.send = newSender(fd, mtu+ethernetLen, super, o.Depth, &q.counters)
 	q.polls = [2]unix.PollFd{{Fd: int32(fd)}, {Fd: int32(q.bell.FD()), Events: unix.POLLIN}}
 	return q, nil
 }
 
 // sendBuffer is how many bytes of frames may wait below the socket. The kernel counts
 // 8 KiB and more for a 4 KiB frame; its default of 208 KiB is less than a batch.
-const sendBuffer = 1 << 20
+const sendBuffer = 4 << 20
 
 // setSendBuffer asks for n bytes, beyond the system's limit if we may (CAP_NET_ADMIN).
 func setSendBuffer(fd, n int) {
@@ -97,7 +111,7 @@ func (q *rawQueue) Recv(dst []Frame) (int, error) {
 	if err := q.gone.Load(); err != nil {
 		return 0, *err
 	}
-	n, bytes, truncated := 0, 0, 0
+	n, bytes, truncated, merged := 0, 0, 0, 0
 	for n < len(dst) {
 		ok, cut := q.ring.take(&dst[n])
 		if !ok {
@@ -108,8 +122,12 @@ func (q *rawQueue) Recv(dst []Frame) (int, error) {
 			continue
 		}
 		bytes += len(dst[n].Data)
+		if dst[n].Segment > 0 {
+			merged++
+		}
 		n++
 	}
+	addTo(&q.counters.rxMerged, uint64(merged))
 	addTo(&q.counters.rxFrames, uint64(n))
 	addTo(&q.counters.rxBytes, uint64(bytes))
 	addTo(&q.counters.rxTruncated, uint64(truncated))

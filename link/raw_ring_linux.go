@@ -18,6 +18,9 @@ import (
 // that the kernel wakes a sleeping reader for every packet and not for every
 // block, a microsecond at the sender, so a busy reader should look again before it sleeps.
 type rxRing struct {
+	fd     int
+	vnet   bool // a struct virtio_net_hdr is before each frame
+	super  superBuffers
 	mem    []byte
 	slots  [][]byte
 	leased []bool // slots not given back yet; the kernel's status cannot tell them from new ones
@@ -36,7 +39,11 @@ const (
 
 // openRing gives the socket a ring of about size bytes for frames of up to mtu bytes
 // of IP. When memory is short it takes half, and half again.
-func openRing(fd, mtu, size int) (*rxRing, error) {
+//
+// With vnet the socket has PACKET_VNET_HDR, and super-frames come uncut. Those do not fit into a slot made for the MTU: the kernel
+// leaves them with the socket, to be read from there, if its receive buffer is large enough for a good many. Where we may not have such a
+// one, slots are 64 KiB.
+func openRing(fd, mtu, size int, vnet bool) (*rxRing, error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VERSION, unix.TPACKET_V2); err != nil {
 		return nil, fmt.Errorf("setting TPACKET_V2: %w", err)
 	}
@@ -44,6 +51,16 @@ func openRing(fd, mtu, size int) (*rxRing, error) {
 		return nil, fmt.Errorf("reserving room in the receive ring: %w", err)
 	}
 	slot := (slotHead + mtu + 63) &^ 63
+	if vnet {
+		if setReceiveBuffer(fd, superBacklog) >= superBacklog {
+			if err := unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_COPY_THRESH, 1); err != nil {
+				return nil, fmt.Errorf("setting PACKET_COPY_THRESH: %w", err)
+			}
+			slot = (slotHead + vnetRoom + mtu + 63) &^ 63
+		} else {
+			slot = 64 << 10
+		}
+	}
 	block := max(64<<10, 1<<bits.Len(uint(slot-1)))
 	for ; ; size /= 2 {
 		blocks := max(1, size/block)
@@ -63,7 +80,7 @@ func openRing(fd, mtu, size int) (*rxRing, error) {
 		if err != nil {
 			return nil, fmt.Errorf("mapping a receive ring of %d KiB: %w", blocks*block>>10, err)
 		}
-		r := &rxRing{mem: mem, leased: make([]bool, blocks*per)}
+		r := &rxRing{fd: fd, vnet: vnet, mem: mem, leased: make([]bool, blocks*per)}
 		for b := range blocks {
 			for i := range per {
 				at := b*block + i*slot
@@ -93,22 +110,41 @@ func (r *rxRing) take(f *Frame) (ok, truncated bool) {
 	if status&unix.TP_STATUS_USER == 0 {
 		return false, false
 	}
-	i := r.next
-	if r.next++; r.next == len(r.slots) {
-		r.next = 0
-	}
 	if h.Snaplen < h.Len {
-		storeStatus(h, unix.TP_STATUS_KERNEL)
-		return true, true
+		if status&unix.TP_STATUS_COPY == 0 {
+			r.skip(h)
+			return true, true
+		}
+		return r.takeLong(f, h, status)
 	}
+	i := r.advance()
 	from, to := int(h.Mac), int(h.Mac)+int(h.Snaplen)
+	segment := 0
+	if r.vnet {
+		segment = vnetSegment(slot[from-vnetLen:])
+	}
 	if status&unix.TP_STATUS_VLAN_VALID != 0 {
 		from -= 4
 		restoreTag(slot[from:], h, status)
 	}
 	r.leased[i] = true
-	*f = Frame{Data: slot[from:to:to], Token: uint64(i)}
+	*f = Frame{Data: slot[from:to:to], Segment: segment, Token: uint64(i)}
 	return true, false
+}
+
+// advance goes on to the next slot and returns the index of this one.
+func (r *rxRing) advance() int {
+	i := r.next
+	if r.next++; r.next == len(r.slots) {
+		r.next = 0
+	}
+	return i
+}
+
+// skip gives the next slot back at once.
+func (r *rxRing) skip(h *unix.Tpacket2Hdr) {
+	r.advance()
+	storeStatus(h, unix.TP_STATUS_KERNEL)
 }
 
 // restoreTag puts the VLAN tag, which the kernel keeps beside the frame, back into
@@ -124,6 +160,10 @@ func restoreTag(b []byte, h *unix.Tpacket2Hdr, status uint32) {
 }
 
 func (r *rxRing) giveBack(token uint64) {
+	if token >= superToken {
+		r.super.put(token)
+		return
+	}
 	r.leased[token] = false
 	storeStatus(slotHeader(r.slots[token]), unix.TP_STATUS_KERNEL)
 }

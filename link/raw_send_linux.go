@@ -17,10 +17,15 @@ const (
 // sender sends frames from leased buffers and keeps, in their order, those that the
 // kernel has no room for now.
 type sender struct {
-	fd    int
-	frame int    // bytes of a buffer
-	pool  []byte // the buffers
-	free  []uint32
+	fd     int
+	frame  int    // bytes of the longest frame
+	super  int    // bytes of the longest super-frame; 0: the socket has no PACKET_VNET_HDR
+	uncut  bool   // the kernel takes super-frames after all: none was refused
+	room   int    // before each buffer, for a struct virtio_net_hdr
+	stride int    // from buffer to buffer
+	pool   []byte // the buffers
+	free   []uint32
+	piece  []byte // a packet cut off here
 
 	msgs   []unix.Mmsghdr
 	parts  []unix.Iovec
@@ -38,19 +43,27 @@ type sender struct {
 
 // keptFrame is a frame, whole in its buffer, that waits for room.
 type keptFrame struct {
-	buffer uint32
-	length int
+	buffer  uint32
+	length  int
+	segment int
+	cut     int // packets of a super-frame sent one by one already
 }
 
-func newSender(fd, frame, depth int, c *counters) *sender {
+// newSender makes a sender with depth buffers, for frames of up to frame bytes and super-frames of up
+// to super, 0 for a socket without PACKET_VNET_HDR.
+func newSender(fd, frame, super, depth int, c *counters) *sender {
 	s := &sender{
-		fd: fd, frame: frame, counters: c,
-		pool:  make([]byte, frame*depth),
+		fd: fd, frame: frame, super: super, uncut: super > 0, counters: c,
 		free:  make([]uint32, depth),
 		kept:  make([]keptFrame, depth),
 		msgs:  make([]unix.Mmsghdr, sendBatch),
 		parts: make([]unix.Iovec, sendParts),
 	}
+	if super > 0 {
+		s.room = vnetRoom
+	}
+	s.stride = s.room + max(frame, super)
+	s.pool = make([]byte, s.stride*depth)
 	for i := range s.free {
 		s.free[i] = uint32(depth - 1 - i)
 	}
@@ -58,8 +71,14 @@ func newSender(fd, frame, depth int, c *counters) *sender {
 }
 
 func (s *sender) buffer(b uint32) []byte {
-	at := int(b) * s.frame
-	return s.pool[at : at+s.frame : at+s.frame]
+	from, to := int(b)*s.stride+s.room, int(b+1)*s.stride
+	return s.pool[from:to:to]
+}
+
+// vnet returns the room for the struct virtio_net_hdr directly before a buffer.
+func (s *sender) vnet(b uint32) []byte {
+	at := int(b)*s.stride + s.room
+	return s.pool[at-vnetLen : at : at]
 }
 
 // lease takes buffers, the one used last first: it is still in cache.
@@ -82,13 +101,13 @@ func (s *sender) submit(fs []Frame) {
 		switch {
 		case len(f.Data) == 0:
 			// Given back below, unsent.
-		case frameLen(f) > s.frame:
+		case frameLen(f) > s.longest(f):
 			f.Data = f.Data[:0]
 			s.counters.txErrors.Add(1)
 		case s.keptLen > 0: // so the batch is empty
 			s.keep(f)
 		default:
-			if len(f.Gather) >= sendParts {
+			if len(f.Gather)+1 >= sendParts {
 				s.flatten(f)
 			}
 			if s.nMsgs == sendBatch || s.nParts+1+len(f.Gather) > sendParts {
@@ -98,6 +117,13 @@ func (s *sender) submit(fs []Frame) {
 					s.keep(f)
 					continue
 				}
+			}
+			if f.Segment > 0 && !s.uncut {
+				s.sendOrKeep(fs[first:i])
+				first = i + 1
+				s.keep(f)
+				s.retry()
+				continue
 			}
 			s.add(f)
 		}
@@ -122,10 +148,31 @@ func frameLen(f *Frame) int {
 	return n
 }
 
+// longest returns how long a frame like f may be.
+func (s *sender) longest(f *Frame) int {
+	if f.Segment > 0 {
+		return s.super
+	}
+	return s.frame
+}
+
 // add puts a frame into the batch as it is, parts and all.
 func (s *sender) add(f *Frame) {
 	first := s.nParts
-	s.part(f.Data)
+	data := f.Data
+	if s.super > 0 {
+		b := uint32(f.Token)
+		v := s.vnet(b)
+		if l, ok := findUDP(f.Data); ok && f.Segment > 0 && frameLen(f)-l.payload > f.Segment {
+			putVnetSegments(v, l, f.Data, frameLen(f), f.Segment)
+			addTo(&s.counters.txMerged, 1)
+		} else {
+			putVnet(v)
+		}
+		from := int(b)*s.stride + s.room - vnetLen
+		data = s.pool[from : from+vnetLen+len(f.Data)]
+	}
+	s.part(data)
 	for _, g := range f.Gather {
 		if len(g) > 0 {
 			s.part(g)
@@ -178,6 +225,15 @@ func (s *sender) send() int {
 		case 0, unix.EINTR:
 		case unix.EAGAIN, unix.ENOBUFS, unix.ENOMEM:
 			s.full = errno
+		case unix.EINVAL:
+			if !s.uncut {
+				refused++
+				n++
+				break
+			}
+			// A kernel that does not cut super-frames.
+			s.uncut = false
+			s.full = errno
 		case unix.ENETDOWN:
 			// The first may be about a time now over: the kernel tells each
 			// socket once. The second means down, for all of the batch.
@@ -211,7 +267,7 @@ func (s *sender) flatten(f *Frame) {
 // keep queues the frame, its parts copied together.
 func (s *sender) keep(f *Frame) {
 	s.flatten(f)
-	s.kept[(s.keptHead+s.keptLen)%len(s.kept)] = keptFrame{buffer: uint32(f.Token), length: len(f.Data)}
+	s.kept[(s.keptHead+s.keptLen)%len(s.kept)] = keptFrame{buffer: uint32(f.Token), length: len(f.Data), segment: f.Segment}
 	s.keptLen++
 	f.Token = tokenKept
 	s.counters.txKept.Add(1)
@@ -220,19 +276,58 @@ func (s *sender) keep(f *Frame) {
 // retry sends what it can of the kept frames.
 func (s *sender) retry() {
 	for s.keptLen > 0 {
-		for i := range min(s.keptLen, sendBatch) {
-			k := s.kept[(s.keptHead+i)%len(s.kept)]
-			f := Frame{Data: s.buffer(k.buffer)[:k.length]}
+		n := 0
+		for n < min(s.keptLen, sendBatch) {
+			k := &s.kept[(s.keptHead+n)%len(s.kept)]
+			if k.segment > 0 && !s.uncut {
+				break
+			}
+			f := Frame{Data: s.buffer(k.buffer)[:k.length], Segment: k.segment, Token: uint64(k.buffer)}
 			s.add(&f)
+			n++
 		}
-		done := s.send()
+		done := 0
+		if n > 0 {
+			done = s.send()
+		} else if s.sendCut(&s.kept[s.keptHead]) {
+			done = 1
+		}
 		for range done {
 			s.free = append(s.free, s.kept[s.keptHead].buffer)
 			s.keptHead = (s.keptHead + 1) % len(s.kept)
 			s.keptLen--
 		}
+		if s.full == unix.EINVAL {
+			continue
+		}
 		if s.full != 0 {
 			return
 		}
 	}
+}
+
+// sendCut sends the packets of a super-frame one by one, for a kernel that does not cut it. It reports false when
+// there is no room for the rest.
+func (s *sender) sendCut(k *keptFrame) bool {
+	frame := s.buffer(k.buffer)[:k.length]
+	l, ok := findUDP(frame)
+	if !ok {
+		addTo(&s.counters.txErrors, 1)
+		s.full = 0
+		return true
+	}
+	for n := l.segments(frame, k.segment); k.cut < n; k.cut++ {
+		s.piece = append(s.piece[:0], make([]byte, vnetLen)...)
+		s.piece = l.appendSegment(s.piece, frame, k.segment, k.cut)
+		s.part(s.piece)
+		s.lens[0] = len(s.piece) - vnetLen
+		h := &s.msgs[0].Hdr
+		h.Iov = &s.parts[0]
+		h.SetIovlen(1)
+		s.nMsgs = 1
+		if s.send() == 0 {
+			return false
+		}
+	}
+	return true
 }

@@ -21,7 +21,7 @@ func TestSender_KeepsWhatFindsNoRoom(t *testing.T) {
 	defer unix.Close(fds[1])
 	const depth, frames = 150, 20_000
 	var c counters
-	s := newSender(fds[0], 600, depth, &c)
+	s := newSender(fds[0], 600, 0, depth, &c)
 	rnd := rand.New(rand.NewPCG(3, 4))
 	sent, got, mostKept := 0, 0, 0
 	buf := make([]byte, 600)
@@ -111,7 +111,7 @@ func TestSender_RefusedFramesAreCountedAndTheRestGoesOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	var c counters
-	s := newSender(fds[0], 100_000, 8, &c)
+	s := newSender(fds[0], 100_000, 0, 8, &c)
 	fs := make([]Frame, 5)
 	s.lease(fs)
 	for i, n := range []int{100, 90_000, 100, 100, 90_000} { // the second and last: EMSGSIZE

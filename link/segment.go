@@ -40,3 +40,24 @@ func (l layout) appendSegment(b, frame []byte, segment, i int) []byte {
 	l.sumIPv4(p)
 	return b
 }
+
+// Cutter cuts super-frames into the packets they stand for.
+type Cutter struct{ buf []byte }
+
+// Packets returns how many there are in a frame; 1 when segment is 0 or the frame is not UDP.
+func (c *Cutter) Packets(frame []byte, segment int) int {
+	if l, ok := findUDP(frame); ok && segment > 0 {
+		return max(l.segments(frame, segment), 1)
+	}
+	return 1
+}
+
+// Packet returns packet i of a frame, with the headers it has when it travels alone. It is good until the next call.
+func (c *Cutter) Packet(frame []byte, segment, i int) []byte {
+	l, ok := findUDP(frame)
+	if !ok || segment == 0 {
+		return frame
+	}
+	c.buf = l.appendSegment(c.buf[:0], frame, segment, i)
+	return c.buf
+}

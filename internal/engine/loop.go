@@ -89,7 +89,7 @@ func New(c Config) *Loop {
 		holds:  transport.NewHoldPool(holdLimit),
 	}
 	l.rx.addrs = c.Addrs
-	l.tx.gather = c.Caps.Gather
+	l.tx.init(&c.Caps)
 	return l
 }
 

@@ -26,6 +26,12 @@ func TestLoop_BuildsFramesForEveryKindOfLink(t *testing.T) {
 		{gather: true},
 		{mtu: 4096, gather: true, bufLen: 300},
 		{mtu: 256, ipv6: true},
+		{segments: 64, bufLen: 60_000},
+		{segments: 64, bufLen: 60_000, gather: true},
+		{segments: 7, bufLen: 60_000, gather: true, ipv6: true},
+		{mtu: 4096, segments: 64, bufLen: 60_000, gather: true},
+		{mtu: 4096, segments: 64, bufLen: 10_000},
+		{mtu: 256, segments: 64, bufLen: 60_000, gather: true}, // some payloads are copied, some are not
 	} {
 		t.Run(fmt.Sprintf("%+v", o), func(t *testing.T) {
 			w := newWire(t, o)
@@ -34,15 +40,28 @@ func TestLoop_BuildsFramesForEveryKindOfLink(t *testing.T) {
 				w.everyOperation(t, n)
 			}
 			for _, s := range []*side{w.a, w.b} {
+				super := 0
 				for _, f := range s.queue.sent {
-					var p bth.Packet
-					if d := p.DecodeFrame(new(bth.ICRC), f.Data); d != bth.DropNone {
-						t.Fatalf("a frame left that is %q", d)
+					var cutter link.Cutter
+					n := cutter.Packets(f.Data, f.Segment)
+					super = max(super, n)
+					if n > max(o.segments, 1) {
+						t.Fatalf("a frame left with %d packets", n)
 					}
-					end := len(f.Data) - bth.ICRCLen
-					if pad := f.Data[end-int(p.Pad) : end]; !bytes.Equal(pad, make([]byte, p.Pad)) {
-						t.Fatalf("%v is padded with %x", p.Opcode, pad)
+					for i := range n {
+						b := cutter.Packet(f.Data, f.Segment, i)
+						var p bth.Packet
+						if d := p.DecodeFrame(new(bth.ICRC), b); d != bth.DropNone {
+							t.Fatalf("packet %d of a frame with %d is %q", i, n, d)
+						}
+						end := len(b) - bth.ICRCLen
+						if pad := b[end-int(p.Pad) : end]; !bytes.Equal(pad, make([]byte, p.Pad)) {
+							t.Fatalf("%v is padded with %x", p.Opcode, pad)
+						}
 					}
+				}
+				if o.segments > 1 && super < 2 {
+					t.Error("there was no super-frame")
 				}
 				if c, qps, _, _ := s.loop.Snapshot(context.Background()); c.Drops != [bth.NumDrops]uint64{} || qps.Retransmits != 0 {
 					t.Errorf("a clean wire had drops %v, %d retransmissions", c.Drops, qps.Retransmits)
@@ -338,6 +357,25 @@ func TestLoop_CutsSuperFrames(t *testing.T) {
 		if w.b.loop.counters.Drops != [bth.NumDrops]uint64{} {
 			t.Fatalf("%+v: packets were dropped: %v", tc, w.b.loop.counters.Drops)
 		}
+	}
+}
+
+// Small messages of one size travel together as well, and a retransmission among them is noted.
+func TestLoop_PutsSmallMessagesIntoOneFrame(t *testing.T) {
+	w := newWire(t, wireOptions{segments: 64, bufLen: 60_000, gather: true})
+	w.a.queue.keep = true
+	var wrs []transport.SendWR
+	for i := range 64 {
+		wrs = append(wrs, w.a.write(w.b, i*64, i*64, 64))
+	}
+	w.a.send(t, w.a.qp, wrs...)
+	w.settle(t)
+	w.a.succeed(t, 64)
+	if !bytes.Equal(w.b.mr.Bytes()[:64*64], w.a.mr.Bytes()[:64*64]) {
+		t.Error("the WRITEs left the wrong bytes")
+	}
+	if n := len(w.a.queue.sent); n != 1 || w.a.queue.sent[0].Note != "" {
+		t.Errorf("64 WRITEs of 64 bytes left in %d frames, the first noted %q", n, w.a.queue.sent[0].Note)
 	}
 }
 

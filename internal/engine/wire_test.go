@@ -141,8 +141,10 @@ type wireOptions struct {
 	room   int
 	ipv6   bool
 	mtu    int
-	qp     transport.Config
-	cq     int
+	// segments is how many packets a super-frame may hold; 0 means 1.
+	segments int
+	qp       transport.Config
+	cq       int
 }
 
 const pd = memreg.PD(1)
@@ -176,7 +178,7 @@ func (w *wire) newSide(t testing.TB, o wireOptions, addr netip.Addr, rnd *rand.R
 	s := &side{queue: &wireQueue{bufLen: o.bufLen, room: o.room}, addr: addr}
 	s.loop = New(Config{
 		Queue:   s.queue,
-		Caps:    link.Caps{MTU: 4500, MaxSegments: 1, Gather: o.gather},
+		Caps:    link.Caps{MTU: 4500, MaxSegments: max(o.segments, 1), Gather: o.gather},
 		Clock:   w.clk,
 		QPNs:    link.QPNRange{First: 2, Count: 1 << 20},
 		Random:  rnd.Uint32,

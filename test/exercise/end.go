@@ -46,17 +46,22 @@ type Options struct {
 // New opens a device on l and makes what the End has. All is closed when the test ends.
 func New(t testing.TB, l link.Link, o Options) *End {
 	t.Helper()
-	if o.Device.Recovery == nil && !o.Device.Impair.Active() {
-		// A machine that stood still is not to be taken for a packet that got lost.
-		r := roce.DefaultRecovery()
-		r.Probe = 0
-		o.Device.Recovery = &r
-	}
+	Patient(&o.Device)
 	dev, err := roce.OpenLink(t.Context(), l, &o.Device)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return On(t, dev, o)
+}
+
+// Patient keeps a device on a link that loses nothing, unless it says otherwise, from taking a machine that stood still for
+// a packet that got lost.
+func Patient(c *roce.Config) {
+	if c.Recovery == nil && !c.Impair.Active() {
+		r := roce.DefaultRecovery()
+		r.Probe = 0
+		c.Recovery = &r
+	}
 }
 
 // On is New for an open device.

@@ -19,7 +19,7 @@ import (
 )
 
 // capture carries out all operations both ways over real interfaces and returns the capture of one
-// end, and how many frames it has.
+// end, and how many packets it has.
 func capture(t *testing.T, family func(netip.Addr) bool) (name string, frames int) {
 	t.Helper()
 	name = filepath.Join(t.TempDir(), "all.pcapng")
@@ -40,11 +40,11 @@ func capture(t *testing.T, family func(netip.Addr) bool) (name string, frames in
 	exercise.Operations(t, a, b, 256)
 	exercise.Operations(t, b, a, 256)
 	exercise.Clean(t, a, b)
-	c := a.Dev.Counters().Link
+	c := a.Dev.Counters().QPs
 	if err := a.Dev.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return name, int(c.RxFrames + c.TxFrames)
+	return name, int(c.RxPackets + c.TxPackets)
 }
 
 // judge runs another program over a capture, or skips the test if it is not installed.

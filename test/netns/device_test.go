@@ -20,6 +20,7 @@ import (
 // openDevice opens a device on an interface of the namespace.
 func (h *host) openDevice(iface string, cfg *roce.Config) *roce.Device {
 	h.t.Helper()
+	exercise.Patient(cfg)
 	var dev *roce.Device
 	var err error
 	h.in(func() { dev, err = roce.Open(context.Background(), iface, cfg) })

@@ -224,7 +224,7 @@ func TestRaw_WorksWithoutIPv6(t *testing.T) {
 }
 
 func TestRaw_InfoAndCaps(t *testing.T) {
-	l := newLab(t, 4200).a.open(link.Options{})
+	l := newLab(t, 4200).a.open(link.Options{SingleFrames: true})
 	if got, want := fmt.Sprintf("%+v", l.Info()), "{Kind:raw Mode:AF_PACKET, single frames Interface:eth0 Reasons:[]}"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}

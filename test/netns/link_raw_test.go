@@ -535,7 +535,7 @@ func TestRaw_TooLongFrameIsCounted(t *testing.T) {
 
 func TestRaw_FrameLongerThanASlotIsCounted(t *testing.T) {
 	lab := newLab(t, 1500)
-	b := lab.b.open(link.Options{})
+	b := lab.b.open(link.Options{SingleFrames: true})
 	for _, h := range []*host{lab.a, lab.b} {
 		h.must(h.nl.LinkSetMTU(h.iface("eth0"), 9000))
 	}

@@ -9,12 +9,20 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/go-roce/roce/link"
 )
 
 // interfaceSource captures on an interface through a packet socket.
 type interfaceSource struct {
 	file *os.File // the socket; the runtime's poller makes its reads end when it is closed
 	buf  []byte
+	// vnet is the bytes before each frame that tell whether it is a super-frame; frame, segment and next are what is left
+	// of one.
+	vnet          int
+	cutter        link.Cutter
+	frame         []byte
+	segment, next int
 }
 
 // maxFrame is the longest frame that can come: a super-frame of 64 KiB and its headers.
@@ -41,6 +49,9 @@ func OpenInterface(name string) (Source, error) {
 	s := &interfaceSource{file: os.NewFile(uintptr(fd), "capture on "+name), buf: make([]byte, maxFrame)}
 	filter := unix.SockFprog{Len: uint16(len(rocePort)), Filter: &rocePort[0]}
 	err = unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &filter)
+	if unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_VNET_HDR, 1) == nil {
+		s.vnet = link.VnetLen
+	}
 	if err == nil {
 		_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 32<<20) // a burst is lost without it; needs CAP_NET_ADMIN
 		err = unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: ifi.Index})
@@ -55,8 +66,15 @@ func OpenInterface(name string) (Source, error) {
 func htons(v uint16) uint16 { return v<<8 | v>>8 }
 
 func (s *interfaceSource) Next() ([]byte, time.Time, error) {
+	if s.next < s.cutter.Packets(s.frame, s.segment) && s.segment > 0 {
+		s.next++
+		return s.cutter.Packet(s.frame, s.segment, s.next-1), time.Now(), nil
+	}
 	n, err := s.file.Read(s.buf)
 	switch {
+	case err == nil && s.vnet > 0 && n > s.vnet:
+		s.frame, s.segment, s.next = s.buf[s.vnet:n], link.VnetSegment(s.buf), 1
+		return s.cutter.Packet(s.frame, s.segment, 0), time.Now(), nil
 	case err == nil:
 		return s.buf[:n], time.Now(), nil
 	case errors.Is(err, os.ErrClosed):
