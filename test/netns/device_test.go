@@ -20,6 +20,9 @@ import (
 // openDevice opens a device on an interface of the namespace.
 func (h *host) openDevice(iface string, cfg *roce.Config) *roce.Device {
 	h.t.Helper()
+	if cfg == nil {
+		cfg = &roce.Config{}
+	}
 	exercise.Patient(cfg)
 	var dev *roce.Device
 	var err error
