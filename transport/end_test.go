@@ -27,7 +27,8 @@ type options struct {
 	access             memreg.Access
 	regionAccess       memreg.Access
 	// recovery, unless nil, says how the end of that name makes losses good.
-	recovery func(name string) Recovery
+	recovery   func(name string) Recovery
+	congestion Congestion
 }
 
 const allAccess = memreg.LocalWrite | memreg.RemoteWrite | memreg.RemoteRead | memreg.RemoteAtomic
@@ -97,7 +98,7 @@ func newEnd(t testing.TB, name string, o options) *end {
 	e.qp, err = New(Config{
 		Type: TypeRC, QPN: qpns[name], PD: 1, Table: e.table, SendDepth: o.depth, RecvDepth: o.depth, SendSGE: o.sge,
 		RecvSGE: o.sge, MaxInline: o.inline, SignalAll: o.signalAll, Window: o.window, Credits: o.credits,
-		Recovery: recovery,
+		Recovery: recovery, Congestion: o.congestion,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -230,25 +230,26 @@ func (q *QP) reorderWindowOver() {
 func (q *QP) takeHeld(now clock.Time) {
 	r := &q.resp
 	pool := q.cfg.Recovery.Pool
-	taken := false
+	acknowledge := false
 	for {
 		x := r.held.take(pool, r.epsn)
 		if x == nil {
 			break
 		}
 		ok := q.accept(&x.packet)
+		acknowledge = !x.packet.Flags.Any(bth.Read | bth.Atomic) // which have answers of their own
 		pool.put(x)
 		if !ok {
 			return
 		}
-		taken = true
 	}
 	r.nakAt = clock.Never
-	if taken {
-		r.answers.ack(r.epsn.Prev())
-	}
 	if len(r.held.list) > 0 {
 		q.tellGap(now)
+	}
+	if acknowledge {
+		// Asked for or not: the peer learns how far it has got.
+		r.answers.ack(r.epsn.Prev())
 	}
 }
 

@@ -60,7 +60,7 @@ const (
 func (q *QP) lossesSoFar() *losses {
 	r := &q.req
 	if r.losses == nil {
-		r.losses = &losses{checked: r.una, hole: r.una, repaired: r.una, missingAt: clock.Never}
+		r.losses = &losses{checked: r.una, hole: r.una, repaired: r.una, runStart: r.una.Prev(), missingAt: clock.Never}
 	}
 	return r.losses
 }
@@ -269,7 +269,7 @@ func (q *QP) judgePeer() {
 	case past == 0:
 		// Of a READ this is known from its first response, while the peer has yet to come
 		// to what is behind.
-		if i, pkt := q.find(l.tried.Prev()); pkt > 0 || !q.sq.at(i).answered() {
+		if i, _ := q.find(l.tried.Prev()); !q.sq.at(i).answered() {
 			q.peerDropped()
 		}
 	}
@@ -423,10 +423,13 @@ func (q *QP) reported(psn bth.PSN, first bool) {
 		return
 	}
 	from := r.una
+	known := dist(r.una, l.runStart) < dist(r.una, r.high)
 	switch {
+	case known && dist(r.una, psn) <= dist(r.una, l.runStart):
+		return // told before
 	case l.ended && dist(r.una, l.runEnd) < dist(r.una, psn):
 		from = l.runEnd.Next()
-	case dist(r.una, l.runStart) < dist(r.una, psn):
+	case known:
 		from = psn.Prev() // the report of where that row ends was lost
 	}
 	l.runStart, l.ended = psn, false

@@ -59,9 +59,3 @@ func (s *psnSet) first(p bth.PSN, n uint32) (bth.PSN, bool) {
 	}
 	return 0, false
 }
-
-func (s *psnSet) clear() {
-	if s.n > 0 {
-		*s = psnSet{}
-	}
-}

@@ -104,7 +104,7 @@ func (f *fullQueue) Acked(n uint32) {
 func (f *fullQueue) Lost(l Loss) {
 	switch {
 	case l.Again:
-		f.reduce(f.limit)
+		f.reduce(f.limit - f.limit/4)
 	case l.Depth < minDepth:
 		f.same = 0
 	case diff(l.Depth, f.depth) <= f.depth/8:
